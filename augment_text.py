@@ -23,7 +23,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, local, packings, tables
+from text.files import compression, inputs, local, tables
 from text.progress import Progress
 from training.queries.options import QueryOptions
 
@@ -90,7 +90,7 @@ class Options(QueryOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        if packings.is_packed(self.output_file):
+        if compression.is_packed(self.output_file):
             suffix = os.path.splitext(self.output_file)[1]
             raise UserError(
                 f"--output_file={self.output_file}: is not compressed; leave {suffix} out"

@@ -32,22 +32,17 @@ import numpy as np
 
 import options
 from training.backend import keras, tf
-from training.queries import mask_filling, query, text_features
+from training.queries import arguments, mask_filling, query, text_features
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
 from modeling.optimizers.table import (
-    SCHEDULES,
-    OptimizerSettings,
     layerwise_shares,
-    optimizers,
 )
 from serving import predictor
 from serving.predictor import Predictor, Served
-from text import arguments
-from text.arguments import Text
 from text.files import anywhere, sources
 from text.instances import packing
 from text.records import rows
@@ -55,6 +50,7 @@ from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.interchange import hugging_face
+from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
 
@@ -148,17 +144,31 @@ def _check_backend():
 class TextEncoder:
     """An encoder that reads texts.
 
+    In a Keras model of your own class, hold `layer`, whose weights Keras then knows.
+
     Attributes:
         layer: the Keras layer, an `Encoder`; also what `encoder(...)` calls.
         tokenizer: turns text into ids and back.
         config: the architecture.
     """
 
+    # So that no other attribute can be set, such as one of the layer's.
+    __slots__ = ("layer", "tokenizer", "config", "_extractor")
+
     def __init__(self, layer: Encoder, tokenizer: Tokenizer):
         self.layer, self.tokenizer = layer, tokenizer
         self.config = layer.config
         # One for each layer and pooling, because it compiles what it computes.
         self._extractor = functools.cache(self._make_extractor)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether `fit` changes the layer's weights."""
+        return self.layer.trainable
+
+    @trainable.setter
+    def trainable(self, value: bool):
+        self.layer.trainable = value
 
     def __call__(self, inputs, training: bool | None = None, return_all: bool = False):
         """Encodes a batch, or makes a part of a functional model.
@@ -172,13 +182,9 @@ class TextEncoder:
             pooled_output [b, h]; with return_all also embedding_output [b, s, h] and
             layer_outputs, a list of [b, s, h].
         Raises:
-            UserError: these are texts.
+            UserError: these are texts, or have other names.
         """
-        if not isinstance(inputs, Mapping):
-            raise UserError(
-                f"inputs is {inputs!r:.60}; pass what `tokenize` or `inputs` returns, or "
-                "texts to `embed`"
-            )
+        inputs = arguments.encoder_inputs(inputs)
         return self.layer(inputs, training=training, return_all=return_all)
 
     @arguments.named
@@ -228,15 +234,19 @@ class TextEncoder:
         packed = packing.pack(self.tokenizer.vocabulary, ids, pair, most)
         return rows.Row(*packed[:2], {})
 
-    def inputs(self, max_seq_length: int | None = None) -> dict[str, keras.KerasTensor]:
+    def inputs(
+        self, max_seq_length: int | None = None, *, prefix: str = ""
+    ) -> dict[str, keras.KerasTensor]:
         """What a functional model begins with: dict of int32 [b, max_seq_length].
 
         Args:
             max_seq_length: None for rows of any length.
+            prefix: of Keras's names of the inputs, which must differ where a model has
+                several texts; not of the dict's keys.
         """
         self._check_length(max_seq_length)
         return {
-            name: keras.Input((max_seq_length,), dtype="int32", name=name)
+            name: keras.Input((max_seq_length,), dtype="int32", name=f"{prefix}{name}")
             for name in ("input_ids", "input_mask", "segment_ids")
         }
 
@@ -276,7 +286,8 @@ class TextEncoder:
         arguments.check_number("layer", layer)
         if not -number <= layer < number:
             raise UserError(
-                f"layer={layer}: the model has {number}, from 0 to {number - 1}"
+                f"layer={layer}: the model has {number}, from 0 to {number - 1}, or from "
+                "-1, the last, down"
             )
         self._check_length(max_seq_length)
         most = max_seq_length or min(128, self._longest)
@@ -346,6 +357,7 @@ def dataset(
     for number, text in enumerate(texts):
         arguments.parts(text, number)
     arguments.check_number("batch_size", batch_size, at_least=1)
+    arguments.check_number("seed", seed, at_least=0)
     encoder._check_length(max_seq_length)
     if labels is not None:
         labels = arguments.label_array(labels, len(texts))
@@ -389,7 +401,7 @@ def optimizer(
     Raises:
         UserError: there is no such setting.
     """
-    _check_settings(learning_rate, settings)
+    arguments.check_optimizer(learning_rate, settings)
     arguments.check_number("num_train_steps", num_train_steps, at_least=1)
     arguments.check_number("num_warmup_steps", num_warmup_steps, at_least=0)
     if num_warmup_steps > num_train_steps:
@@ -403,37 +415,12 @@ def optimizer(
             raise UserError(
                 "layerwise_lr_decay needs encoder=, whose layers it is about"
             )
+        _check_encoder(encoder)
         shares = layerwise_shares(encoder.layer.stages, decay)
     rate = in_keras.LearningRate(
         learning_rate, num_train_steps, num_warmup_steps, settings
     )
     return in_keras.Optimizer(rate, settings, shares)
-
-
-def _check_settings(learning_rate, settings):
-    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
-    if unknown := settings.keys() - known:
-        raise UserError(
-            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
-            f"{', '.join(sorted(known))}"
-        )
-    made = OptimizerSettings(**settings)
-    floats = [f.name for f in dataclasses.fields(made) if f.type is float]
-    numbers = {name: getattr(made, name) for name in floats}
-    for name, value in {"learning_rate": learning_rate, **numbers}.items():
-        arguments.check_number(name, value, is_whole=False, at_least=0)
-    for name, value, allowed in (
-        ("optimizer", made.optimizer, optimizers()),
-        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
-    ):
-        if value not in allowed:
-            names = ", ".join(filter(None, allowed))
-            raise UserError(f"{name}={value!r}: must be one of {names}")
-    for name in settings.keys() & made.unused().keys():
-        other, chosen, having = made.unused()[name]
-        raise UserError(
-            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
-        )
 
 
 def _check_encoder(encoder):
@@ -458,7 +445,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     sources.refuse_remote(folder)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UserError(f"{folder}: is not an empty folder; choose another")
-    tensors = {v.path: v.numpy() for v in encoder.layer.weights}
+    tensors = _merged(encoder.layer)
     beside = dict(encoder.tokenizer.files)
     if layout == "hugging_face":
         described = encoder.tokenizer.hugging_face()
@@ -477,6 +464,17 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     prefix = os.path.join(folder, _BUNDLE)
     checkpoint.write_bundle(prefix, tensors)
     return prefix
+
+
+def _merged(layer: Encoder) -> dict[str, np.ndarray]:
+    """The weights by name; what `enable_lora` added is part of its kernel."""
+    values = {variable.path: variable.numpy() for variable in layer.weights}
+    for each in layer._flatten_layers():
+        if getattr(each, "lora_enabled", False):
+            values[each._kernel.path] = keras.ops.convert_to_numpy(each.kernel)
+            for added in (each.lora_kernel_a, each.lora_kernel_b):
+                del values[added.path]
+    return values
 
 
 class MaskedLM:
@@ -546,7 +544,7 @@ class Task:
             UserError: a request does not have these inputs.
         """
         return self._served.predict(
-            [self._request(request) for request in requests], batch_size
+            [self._request(r) for r in arguments.requests(requests)], batch_size
         )
 
     def _request(self, request):
@@ -581,6 +579,8 @@ def load_task(path: str) -> Task:
     """
     path = arguments.path("path", path)
     _check_backend()
+    if not sources.exists(path):
+        raise UserError(f"{path}: no such folder")
     _, noted = run_folder.text_settings(path)
     if predictor.has_export(path) or not run_folder.holds_weights(path):
         return Task(Predictor(path))

@@ -28,6 +28,7 @@ import options
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from text.files import hub, sources
+from text.progress import count
 from text.tasks import tags
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.table import (
@@ -55,9 +56,10 @@ class Options(TokenizerOptions):
     )
     layout: str = options.field(
         "release",
-        choices=("release", "hugging_face"),
-        help=f"What to write: {_BUNDLE}.* with bert_config.json, or {layouts.WEIGHTS} with "
-        "config.json.",
+        choices=("release", "hugging_face", "peft"),
+        help=f"What to write: {_BUNDLE}.* with bert_config.json, {layouts.WEIGHTS} with "
+        "config.json, or the low-rank adapters of a run alone, which Hugging Face's peft "
+        "reads. In the others, adapters are merged.",
     )
     push_to: str | None = options.field(
         None,
@@ -147,6 +149,11 @@ class Options(TokenizerOptions):
                 "--keep_optimizer: slots would not fit one network of several, a student "
                 "of fewer layers, nor added words or positions"
             )
+        if self.layout == "peft" and (len(self.input) > 1 or self.changes_model):
+            raise UserError(
+                "--layout=peft writes the adapters of one --input as they are; merge them "
+                "first, with another --layout"
+            )
         kept = self.keep_layers
         if kept is not None and (not kept or kept != sorted(set(kept))):
             raise UserError(
@@ -172,6 +179,7 @@ if __name__ == "__main__":
 from training.backend import tf
 from training.run import capacity, checks
 from training.storage import (
+    adapters,
     checkpoint,
     checkpoint_contents,
     model_card,
@@ -186,6 +194,7 @@ from training.interchange import (
     hugging_face_tokenizers,
     keep_layers,
     networks,
+    peft,
     resize,
 )
 
@@ -342,7 +351,9 @@ def _add_words(model: Model, flags: Options) -> None:
     model.vocabulary_files = {name: lines.encode()}
     for noted in (model.task, model.text):
         noted.pop("vocab_sha256", None)  # it was the old one's
-    print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
+    print(
+        f"{count(len(rows), 'word')} added, {known} already known; vocab_size is {size}"
+    )
 
 
 # === Writing =========================================================================
@@ -410,6 +421,38 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
         )
 
 
+def _write_peft(flags: Options, prefix: str) -> None:
+    """Writes the adapters of a run without their base."""
+    folder = checkpoint.folder_of(prefix)
+    others = (hugging_face, bilm, peft)
+    is_bundle = not any(format.is_weights(prefix) for format in others)
+    if not is_bundle or not adapters.are_in(checkpoint.shapes_of_stored(prefix)):
+        raise UserError(
+            f"{prefix}: contains no adapters; --layout=peft is for a run with --lora_rank"
+        )
+    config = checks.read_config_of(flags, folder)
+    adapter, note = layouts.adapter_of(config), adapters.read_note(folder)
+    tensors = {
+        name: value
+        for name, value in checkpoint.read_stored(prefix).items()
+        if not checkpoint_contents.of_training(name)
+    }
+    head = flags.head or _as_theirs(_task(prefix)).get("head", "classification")
+    # What their class has as a part of its head is in our encoder.
+    moved = adapter.renamed.get(head, {})
+    for name, value in checkpoint.read(prefix).items():
+        pair = adapter.of_released(name)
+        if pair and pair.theirs.rpartition(".")[0] in moved:
+            tensors[name] = value
+    written = peft.write(
+        flags.output_dir, tensors, adapter, base=note.base, alpha=note.alpha, head=head
+    )
+    print(
+        f"{written}: {len(tensors)} tensors, adapters of {note.base}; peft needs that in "
+        "Hugging Face's layout"
+    )
+
+
 def _card(flags: Options, prefix: str, size: int) -> Callable[[Mapping], str]:
     """Makes the card from the content of config.json."""
     name = os.path.basename(os.path.abspath(flags.output_dir))
@@ -442,6 +485,10 @@ def main(flags: Options) -> int:
         other = checkpoint.resolve(flags.compare_with)
         return int(not checkpoint_contents.compare(prefixes[0], other))
     _check_place(flags.output_dir)
+    if flags.layout == "peft":
+        with _alone(flags.output_dir):
+            _write_peft(flags, prefixes[0])
+        return 0
     model = _read(flags, prefixes)
     if model.tokenizer and (flags.add_words_file or flags.layout == "hugging_face"):
         _check_tokenization(model.tokenizer, prefixes[0], model.task)

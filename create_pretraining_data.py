@@ -26,6 +26,7 @@ from text.generation.generate import generate
 from text.generation.settings import GenerationOptions, Settings
 from text.inspection.table import make_inspector
 from text.instances.masking import prediction_counts
+from text.progress import count
 from text.tokenizers.table import DECOMPOSITION_WARNING, load_vocabulary
 
 _MOST_FILES = 99_999  # or commands; the numbers have five digits
@@ -214,14 +215,16 @@ def _report(description, settings):
     inspector = make_inspector(settings, load_vocabulary(settings.vocab_file))
     tokens, number = counts["tokens"], counts["instances"]
     _say(
-        f"Text: {counts['documents']:,} documents, {counts['sentences']:,} sentences, "
-        f"{tokens:,} tokens, {counts['unknown_tokens'] / tokens:.2%} of them [UNK]"
+        f"Text: {count(counts['documents'], 'document')}, "
+        f"{count(counts['sentences'], 'sentence')}, "
+        f"{count(tokens, 'token')}, {counts['unknown_tokens'] / tokens:.2%} of them [UNK]"
     )
     predictions = ""
     if counts["predictions"]:
         predictions = f" and {counts['predictions'] / number:.1f} predictions"
     _say(
-        f"Records: {number:,} instances in {len(settings.output_files)} file(s), "
+        f"Records: {count(number, 'instance')} in "
+        f"{count(len(settings.output_files), 'file')}, "
         f"{counts['instance_tokens'] / number:.1f} tokens{predictions} each"
     )
     for path in settings.output_files[:4]:
@@ -236,12 +239,11 @@ def _report(description, settings):
     for line in inspector.advice(counts):
         _say(line)
     if settings.deduplicate:
-        _say(
-            f"Left out {counts['duplicate_documents']:,} documents and "
-            f"{counts['duplicate_paragraphs']:,} paragraphs of others that occurred before"
-        )
+        documents = count(counts["duplicate_documents"], "document")
+        paragraphs = count(counts["duplicate_paragraphs"], "paragraph")
+        _say(f"Left out {documents} and {paragraphs} of others that occurred before")
     if counts["empty_sentences"]:
-        _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")
+        _say(f"Skipped {count(counts['empty_sentences'], 'line')} without tokens")
     if counts["long_sentences"]:
         hint = ""
         if settings.input_format == "sentences":

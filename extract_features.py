@@ -30,7 +30,7 @@ from errors import UserError
 from modeling.architectures.features import EMBEDDINGS, MIX
 from text.files import inputs, local
 from text.instances import packing
-from text.progress import Progress
+from text.progress import Progress, count
 from text.tokenizers.whole_words import SPECIAL
 from training.queries.options import QueryOptions, check_windows
 
@@ -225,16 +225,16 @@ def _write(flags: Options, file, encoded, layers, vocabulary, progress):
 
 def _report(flags: Options, counts):
     _say(
-        f"{flags.output_file}: features of {counts.texts} texts, "
-        f"{counts.tokens} tokens including special ones"
+        f"{flags.output_file}: features of {count(counts.texts, 'text')}, "
+        f"{count(counts.tokens, 'token')} including special ones"
     )
     if counts.windowed:
-        _say(f"{counts.windowed} texts were longer than a row and were read in windows")
+        _say(f"read in windows: {count(counts.windowed, 'text')} longer than a row")
     if counts.cut:
         hint = " (pairs have no windows)" if flags.doc_stride else ""
         remedy = "" if flags.doc_stride else "; --doc_stride reads them in windows"
         _say(
-            f"warning: {counts.cut} texts were cut off at "
+            f"warning: cut off {count(counts.cut, 'text')} at "
             f"--max_seq_length={flags.max_seq_length}{hint}{remedy}"
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 import command_line
 import options
 from text.files import inputs
+from text.progress import count
 from training.queries.options import QueryOptions
 
 
@@ -53,7 +54,8 @@ def main(flags: Options) -> None:
         _print(line.strip(), probabilities, vocabulary, flags.top_k)
     if skipped:
         print(
-            f"{skipped} lines without {vocabulary.mask} were skipped", file=sys.stderr
+            f"skipped {count(skipped, 'line')} without {vocabulary.mask}",
+            file=sys.stderr,
         )
 
 

@@ -23,8 +23,9 @@ import command_line
 import options
 from errors import UserError
 from text.files import local, tables
-from text.instances import packing
-from text.tasks import glue, korean
+from text.instances import packing, text_windows
+from text.tasks import glue, korean, superglue
+from training.finetuning.label_options import LabelOptions
 from training.finetuning.options import PooledOptions
 
 _SAMPLES = (
@@ -35,7 +36,7 @@ _SAMPLES = (
     "one of many words " * 200,
 )
 
-_TASKS = {**glue.TASKS, **korean.TASKS}
+_TASKS = {**glue.TASKS, **korean.TASKS, **superglue.TASKS}
 _COLUMNS = "--task_name and the --*_column flags"
 _cell = functools.partial(tables.cell, flags=_COLUMNS)
 _text = functools.partial(tables.text, flags=_COLUMNS)
@@ -52,7 +53,7 @@ _custom_field = functools.partial(options.field, only_for={"task_name": "custom"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(PooledOptions):
+class Options(LabelOptions, PooledOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
         help=f"One of {', '.join(_TASKS)}, xnli (any case), or custom: your own files."
@@ -97,6 +98,39 @@ class Options(PooledOptions):
         "similarity with a GPT, which reads from left to right.",
         only_for={"distill_from": options.ABSENT},
     )
+    doc_stride: int | None = options.field(
+        None,
+        help="Read a text that is longer than --max_seq_length in windows, this many "
+        "tokens from the start of one to the next, instead of cutting it. Training takes "
+        "each for an example with the label of its text; answers to a text are pooled.",
+        at_least=1,
+        identity=True,
+        only_for={"distill_from": options.ABSENT},
+    )
+    window_pooling: str = options.field(
+        "mean",
+        choices=text_windows.POOLINGS,
+        help="What the logits of a text are: the mean over its windows, the highest of "
+        "each label, or those of the first window, the only one that is then read.",
+        identity=True,
+        only_for={"doc_stride": options.GIVEN},
+    )
+    calibrate: bool = options.field(
+        False,
+        help="Fit a temperature to the dev set, by which logits are divided for the "
+        "probabilities in all files and in the export; report the expected calibration "
+        "error without it and with it. Without --do_eval, that of the last evaluation.",
+    )
+    label_thresholds: bool = options.field(
+        False,
+        help="custom: for each label that a text may have, choose the probability above "
+        "which it has it by the F1 of the dev set.",
+        identity=True,
+        only_for={
+            "task_name": "custom",
+            "label_kind": "several",
+        },
+    )
     label_separator: str = options.field(
         ",",
         help="custom: separator between the labels of a text.",
@@ -130,6 +164,18 @@ class Options(PooledOptions):
             raise UserError(
                 "--label_names: this task predicts a number, not labels; remove it"
             )
+        for name in ("calibrate", "label_thresholds"):
+            if getattr(self, name) and self.do_train and not self.do_eval:
+                raise UserError(
+                    f"--{name} has no effect without --do_eval; add it, or remove --{name}"
+                )
+        of_labels = self.label_loss_flags + ["--calibrate"] * self.calibrate
+        if self.data_set.labels is None and of_labels:
+            raise UserError(
+                f"{of_labels[0]}: this task predicts a number, not labels; remove it"
+            )
+        if self.data_set.labels:
+            self.check_class_weights(self.data_set.labels)
         tables.check_different(self, "text_a_column", "text_b_column", "label_column")
         if not self.label_separator:
             raise UserError("--label_separator: must not be empty")
@@ -137,6 +183,8 @@ class Options(PooledOptions):
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
             )
+        if self.doc_stride:
+            self._check_windows()
         if self.both_orders and not self.data_set.has_pairs:
             raise UserError("--both_orders is for pairs of texts; remove it")
         if self.is_custom and self.do_predict:
@@ -145,6 +193,23 @@ class Options(PooledOptions):
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [os.path.join(self.data_dir, name) for name in names],
             )
+
+    def _check_windows(self):
+        if self.data_set.has_pairs:
+            raise UserError(
+                "--doc_stride is for single texts, and this task has pairs; remove it"
+            )
+        if self.doc_stride >= self.window_length:
+            raise UserError(
+                f"--doc_stride={self.doc_stride}: must be below {self.window_length}, the "
+                f"tokens of a window: --max_seq_length={self.max_seq_length} without "
+                "[CLS] and [SEP]"
+            )
+
+    @property
+    def window_length(self) -> int:
+        """The most tokens of a single text in a row."""
+        return self.max_seq_length - 2
 
     @property
     def data_set(self) -> glue.DataSet:
@@ -181,10 +246,11 @@ if __name__ == "__main__":
 from training import metrics
 from training.run import checks
 from training.storage import run_folder
-from text.graphs import packing_graph
+from modeling.objectives.label_loss import WithLabelLoss
+from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
-from training.finetuning import finetune, labels, learned_labels
+from training.finetuning import calibration, finetune, labels, learned_labels
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
@@ -214,6 +280,7 @@ class Classifier(ServedTask):
         several = flags.is_custom and flags.label_kind == "several"
         separator = flags.label_separator if several else None
         self.labels = labels.make(self.data, separator)
+        self.training_labels = None  # as `Labels.encode` returns them
         self.has_classes = self.labels.names is not None
         self.form = self.labels.form
         self.metric = self.data.scores[0]
@@ -244,6 +311,10 @@ class Classifier(ServedTask):
         if self.labels.names == ():
             path = os.path.join(flags.data_dir, table.file)
             self.labels.learn([e.label for e in examples if e.label is not None], path)
+        if flags.label_loss_flags:
+            self.training_labels = self._gold(
+                [e for e in examples if e.label is not None]
+            )
         if not flags.label_names:
             state = run_folder.text_settings(flags.output_dir)[1]
             learned_labels.keep_names(self.labels, state)
@@ -253,8 +324,7 @@ class Classifier(ServedTask):
         is_unknown = self.labels.names == () and table is not self.data.train
         examples = []
         skip = self.flags.skip_bad_lines
-        for number, values in tables.read(path, table.header, skip_bad_lines=skip):
-            where = f"{path}:{number}"
+        for where, values in table.read(path, skip_bad_lines=skip):
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
@@ -280,11 +350,20 @@ class Classifier(ServedTask):
         return examples
 
     def settings(self):
-        return {"labels": self.labels.names, "both_orders": self.flags.both_orders}
+        both = {"both_orders": self.flags.both_orders}
+        return {"labels": self.labels.names, **both, **self._windows}
 
     def state(self):
         both = {"both_orders": True} if self.flags.both_orders else {}
-        return learned_labels.noted(self.labels) | both
+        return learned_labels.noted(self.labels) | both | self._windows
+
+    @property
+    def _windows(self):
+        """How long texts are read; {} if they are cut."""
+        flags = self.flags
+        if not flags.doc_stride:
+            return {}
+        return {name: getattr(flags, name) for name in ("doc_stride", "window_pooling")}
 
     def restore(self, state):
         if state.keys().isdisjoint(("labels", "label_names")):
@@ -294,9 +373,24 @@ class Classifier(ServedTask):
             raise UserError(
                 f"the model was trained otherwise; pass --both_orders={flag}"
             )
+        if state.get("doc_stride") and not self.flags.doc_stride:
+            raise UserError(
+                "the model was trained on windows of long texts; pass "
+                f"--doc_stride={state['doc_stride']}"
+            )
         learned_labels.take_up(
             self.labels, state, self.flags.is_custom, bool(self.flags.label_names)
         )
+        if any(self._fits.values()) and not self.flags.do_eval:
+            folder = self.flags.output_dir
+            known = calibration.recalled(folder, self.labels.names, **self._fits)
+            self.labels.calibration = known
+
+    @property
+    def _fits(self):
+        """What evaluations fit."""
+        flags = self.flags
+        return {"temperature": flags.calibrate, "cuts": flags.label_thresholds}
 
     # --- Rows ------------------------------------------------------------------------
 
@@ -310,16 +404,6 @@ class Classifier(ServedTask):
         return dataclasses.replace(layout, num_choices=2 * self.flags.both_orders)
 
     def featurize(self, example, split):
-        encode = self.tokenizer.encode
-        text_b = None if example.text_b is None else encode(example.text_b)
-        pack = packing.both_orders if self.flags.both_orders else packing.pack
-        ids, segments, was_cut = pack(
-            self.tokenizer.vocabulary,
-            encode(example.text_a),
-            text_b,
-            self.flags.max_seq_length,
-        )
-        self.counts["were cut to --max_seq_length"] += was_cut
         self.counts["are empty"] += not (example.text_a.strip() or example.text_b)
         if split == "train" and example.label is None:
             self.counts["have no label"] += 1
@@ -329,22 +413,54 @@ class Classifier(ServedTask):
                 self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])
         fields = {self.labels.field_name: gold[0], "is_real_example": 1}
-        yield Row(ids, segments, fields)
+        for ids, segments in self._sequences(example, split):
+            yield Row(ids, segments, fields)
+
+    def _sequences(self, example, split):
+        """The ids and segments of each row: one, or one for each window."""
+        flags, vocabulary = self.flags, self.tokenizer.vocabulary
+        text_a, text_b = (
+            None if text is None else self.tokenizer.encode(text)
+            for text in (example.text_a, example.text_b)
+        )
+        if flags.doc_stride:
+            parts = text_windows.windows(text_a, flags.window_length, flags.doc_stride)
+            self.counts["are read in several windows"] += len(parts) > 1
+            if split != "train" and flags.window_pooling == "first":
+                parts = parts[:1]
+            return [packing.join(vocabulary, part) for part in parts]
+        pack = packing.both_orders if flags.both_orders else packing.pack
+        ids, segments, was_cut = pack(vocabulary, text_a, text_b, flags.max_seq_length)
+        self.counts["were cut to --max_seq_length"] += was_cut
+        return [(ids, segments)]
 
     def objective(self):
-        return self.labels.objective()
+        objective, flags = self.labels.objective(), self.flags
+        loss = flags.label_loss(self.labels.names, self.training_labels)
+        return WithLabelLoss(objective, **loss) if loss else objective
 
     def _gold(self, examples):
         return self.labels.encode([example.label for example in examples])
 
     # --- Numbers ---------------------------------------------------------------------
 
+    def _logits(self, predictions):
+        """float32 [examples, outputs]"""
+        logits = predictions.outputs["logits"]
+        if not self.flags.doc_stride:
+            return logits
+        pooling = self.flags.window_pooling
+        return text_windows.pooled(logits, predictions.example_numbers, pooling)
+
     def score(self, predictions):
-        gold = self._gold(predictions.examples)
-        predicted = self.labels.predict(predictions.outputs["logits"])
-        return {
-            name: metrics.FUNCTIONS[name](gold, predicted) for name in self.data.scores
-        }
+        gold, logits = self._gold(predictions.examples), self._logits(predictions)
+        if predictions.split == self.eval_sets[0] and any(self._fits.values()):
+            # The next answers are calibrated, too.
+            self.labels.calibration = calibration.fitted(gold, logits, **self._fits)
+        predicted = self.labels.predict(logits)
+        indices = [example.index for example in predictions.examples]
+        scores = metrics.scores(self.data.scores, gold, predicted, indices)
+        return scores | self.labels.calibration.scores(gold, logits, self.labels.names)
 
     def trivial_score(self, examples):
         score = metrics.FUNCTIONS[self.metric]
@@ -368,12 +484,12 @@ class Classifier(ServedTask):
     # --- Answers ---------------------------------------------------------------------
 
     def answers(self, predictions):
-        return self.labels.shown.answers(predictions.outputs["logits"])
+        return self.labels.shown.answers(self._logits(predictions))
 
     def write_predictions(self, predictions, directory):
         examples = predictions.examples
         # What the files of the data set call the labels, as in the release.
-        answers = self.labels.answers(predictions.outputs["logits"])
+        answers = self.labels.answers(self._logits(predictions))
         split = predictions.split
         ending = "" if split == self.test_sets[0] else f"_{split}"
         contents = {
@@ -401,6 +517,7 @@ class Classifier(ServedTask):
         texts = [name for name in (table.text_a, table.text_b) if name is not None]
         return {
             **super().description(),
+            **self.labels.calibration.description(),
             "columns": dict(zip(self.inputs, texts, strict=True)),
         }
 
@@ -416,12 +533,27 @@ class Classifier(ServedTask):
 
     def serve(self, tokenizer, predict, **texts):
         ids = [tokenizer.encode(texts[name]) for name in self.inputs]
+        flags = self.flags
+        if flags.doc_stride:
+            logits = self._serve_windows(tokenizer, predict, *ids)
+            return self.labels.shown.serve(logits)
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
-        kind = "both_orders" if self.flags.both_orders else "pack"
+        kind = "both_orders" if flags.both_orders else "pack"
         pack = getattr(packing_graph, kind)
-        batch = pack(tokenizer, text_a, text_b, self.flags.max_seq_length)
+        batch = pack(tokenizer, text_a, text_b, flags.max_seq_length)
         logits = run_in_chunks(predict, batch)["logits"]
         return self.labels.shown.serve(logits)
+
+    def _serve_windows(self, tokenizer, predict, ids):
+        flags = self.flags
+        pooling = flags.window_pooling
+        most = 1 if pooling == "first" else None
+        windows, texts = windows_graph.windows(
+            ids, flags.window_length, flags.doc_stride, most
+        )
+        batch = packing_graph.pack(tokenizer, windows, None, flags.max_seq_length)
+        logits = run_in_chunks(predict, batch)["logits"]
+        return windows_graph.pooled(logits, texts, ids.nrows(), pooling)
 
 
 def _json_line(example, answer):

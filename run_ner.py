@@ -42,9 +42,9 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, packings
+from text.files import inputs
 from text.tasks import tag_files, tags
-from training.finetuning.options import FineTuningOptions
+from training.finetuning.label_options import LabelOptions
 
 _SAMPLES = (
     "George Washington was never in Washington .",
@@ -54,11 +54,10 @@ _SAMPLES = (
     "東京 은 \u200b",
     "Bonn and " * 300,
 )
-_COLUMNS = ("upos", "xpos")  # of CoNLL-U, by name
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(FineTuningOptions):
+class Options(LabelOptions):
     data_dir: str = options.field(
         help="Folder with --train_file, --dev_file and --test_file."
     )
@@ -108,9 +107,10 @@ class Options(FineTuningOptions):
                 f"--max_seq_length={self.max_seq_length}: must be at least 3, for [CLS], a "
                 "piece and [SEP]"
             )
-        if self.tag_column not in _COLUMNS and not _is_integer(self.tag_column):
+        if self.tag_column not in tag_files.TAGS and not _is_integer(self.tag_column):
             raise UserError(
-                f"--tag_column={self.tag_column}: must be {', '.join(_COLUMNS)} or a number"
+                f"--tag_column={self.tag_column}: must be {', '.join(tag_files.TAGS)} or a "
+                "number"
             )
 
 
@@ -126,6 +126,7 @@ if __name__ == "__main__":
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
+from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import tags_graph
 from text.instances import packing
 from text.records.rows import Field, Row
@@ -133,7 +134,7 @@ from text.tasks import tag_rows
 from training.finetuning import finetune, plain_tags
 from training.finetuning.entities import Entities
 from training.finetuning.plain_tags import PlainTags
-from training.finetuning.tag_scheme import TagScheme
+from training.finetuning.tag_scheme import SPACE, TagScheme
 from training.finetuning.task import ServedTask
 
 
@@ -155,6 +156,7 @@ class Tagger(ServedTask):
         self.flags = flags
         self.scheme = self._chosen_scheme()
         self.test_lines = []
+        self.training_labels = None  # int [words], of all sentences
         most = flags.max_seq_length - 2
         self.pieces = tag_rows.Pieces(tokenizer, most, self.counts)
         if flags.document_context:
@@ -191,12 +193,14 @@ class Tagger(ServedTask):
         path = os.path.join(flags.data_dir, name)
         sentences = []
         if name or split != "train":
-            lines = list(inputs.lines(path))
+            lines = self._lines(path)
             layout = self._layout_of(path, has_tags=split in names)
             sentences += layout.sentences(lines, path)
             if split in names:
                 self.scheme = self.scheme or self._detect(sentences, path)
                 self.scheme.read(sentences, path, split)
+                if split == "train" and flags.label_loss_flags:
+                    self.training_labels = self._numbers_of(sentences)
             else:
                 self.test_lines = lines
         for more in flags.unlabeled_file if split == "train" else ():
@@ -211,29 +215,24 @@ class Tagger(ServedTask):
             return list(tag_files.in_documents(sentences))
         return sentences
 
+    def _numbers_of(self, sentences):
+        encoded = [self.scheme.encode(one.tags, "train") for one in sentences]
+        numbers, weights = map(np.concatenate, zip(*encoded, strict=True))
+        return numbers[weights > 0]
+
+    def _lines(self, path):
+        try:
+            return list(inputs.lines(path))
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{path}: no such file; check --data_dir, and --train_file, --dev_file and "
+                "--test_file, which name files in it"
+            ) from error
+
     def _layout_of(self, path, *, has_tags):
         flags = self.flags
-        column = flags.tag_column
-        is_conllu = packings.without_suffix(path).endswith(".conllu")
-        if column not in _COLUMNS and not is_conllu:
-            column = int(column) if has_tags else None
-            return tag_files.Columns(flags.word_column, column, flags.word_prefix)
-        if flags.word_column:
-            raise UserError(
-                f"{path}: CoNLL-U has its words in the column form; remove --word_column"
-            )
-        names = tag_files.CONLLU
-        if column in _COLUMNS:
-            column = names.index(column)
-        elif column == "-1":
-            raise UserError(f"{path}: is CoNLL-U; pass --tag_column=upos or xpos")
-        elif not -len(names) <= int(column) < len(names):
-            raise UserError(
-                f"--tag_column={column}: {path} is CoNLL-U and has {len(names)} columns, "
-                "counted from 0, or from the end with -1; pass upos or xpos"
-            )
-        column = int(column) % len(names)
-        return tag_files.Conllu(column, flags.word_prefix, has_tags)
+        columns = flags.word_column, flags.tag_column
+        return tag_files.layout_of(path, *columns, flags.word_prefix, has_tags)
 
     def _detect(self, sentences, path):
         """Entities if tags look like theirs, PlainTags if none does."""
@@ -247,8 +246,9 @@ class Tagger(ServedTask):
         if other and entity:
             raise UserError(
                 f"{path}:{other[0]}: {other[1]!r} is not a tag of an entity, but "
-                f"{entity[1]!r} in line {entity[0]} is; fix the tags or --tag_column, or "
-                f"pass --tag_scheme={plain_tags.NAME} to learn all tags as they are"
+                f"{entity[1]!r} in line {entity[0]} is; fix the tags"
+                f"{tags.hint(other[1])} or --tag_column, or pass "
+                f"--tag_scheme={plain_tags.NAME} to learn all tags as they are"
             )
         return PlainTags(self.counts) if other else Entities(self.counts)
 
@@ -316,14 +316,14 @@ class Tagger(ServedTask):
 
     def featurize(self, example, split):
         if self.flags.document_context:
-            pieces, edges = self.pieces.of_document(example.context)
-            first = example.before
+            words, first = example.context, example.before
+            pieces, edges = self.pieces.of_document(words)
             self.counts[
                 "have no -DOCSTART- line before them and count as one document"
             ] += example.document == 0
         else:
-            pieces, edges = self.pieces.of(example.words)
-            first = 0
+            words, first = example.words, 0
+            pieces, edges = self.pieces.of(words)
         labels, weights = self._labels_of(example, split)
         windows = list(
             tag_rows.windows(
@@ -333,7 +333,9 @@ class Tagger(ServedTask):
         self.counts["are longer than a row and read in parts"] += len(windows) > 1
         vocabulary = self.tokenizer.vocabulary
         for window in windows:
-            ids = chain.from_iterable(pieces[window.start : window.stop])
+            inside = slice(window.start, window.stop)
+            blanks = self._blanks(words[inside], pieces[inside])
+            ids = chain.from_iterable(pieces[inside])
             ids, segments = packing.join(vocabulary, ids)
             places = edges[window.own_start : window.own_stop] - edges[window.start]
             places += len(vocabulary.head)
@@ -342,12 +344,18 @@ class Tagger(ServedTask):
             label_weights = np.zeros(len(ids), np.float32)
             label_ids[places], label_weights[places] = labels[own], weights[own]
             fields = {"label_ids": label_ids, "label_weights": label_weights}
-            yield Row(ids, segments, fields, notes=(own, places))
+            yield Row(ids, segments, fields, notes=(own, places), blanks=blanks)
+
+    def _blanks(self, words, pieces):
+        """How many of them are spaces that the vocabulary does not have."""
+        unknown = [self.tokenizer.vocabulary.unk_id]
+        pairs = zip(words, pieces, strict=True)
+        return sum(word == SPACE and ids == unknown for word, ids in pairs)
 
     def _labels_of(self, example, split):
         if self.scheme.is_by_character:
             self.counts["tokens are spaces, read as [UNK] and not scored"] += (
-                example.words.count(" ")
+                example.words.count(SPACE)
             )
         if example.tags is None:
             number = len(example.words)
@@ -355,7 +363,9 @@ class Tagger(ServedTask):
         return self.scheme.encode(example.tags, split)
 
     def objective(self):
-        return tasks.Tagging(len(self.labels))
+        objective = tasks.Tagging(len(self.labels))
+        loss = self.flags.label_loss(self.labels, self.training_labels)
+        return WithLabelLoss(objective, **loss) if loss else objective
 
     # --- Numbers ---------------------------------------------------------------------
 
@@ -423,10 +433,10 @@ class Tagger(ServedTask):
             request["after"] = _spaced(after)
         return request
 
-    def serve(self, tokenizer, predict, words, **around):
-        around = tags_graph.Around(**around) if self.flags.document_context else None
+    def serve(self, tokenizer, predict, words, **texts):
+        context = tags_graph.Context(**texts) if self.flags.document_context else None
         labels, probabilities = tags_graph.label(
-            tokenizer, predict, words, self.flags.max_seq_length, around
+            tokenizer, predict, words, self.flags.max_seq_length, context
         )
         answers = self.scheme.serve(words, labels)
         return answers | {"probabilities": probabilities}

@@ -36,6 +36,7 @@ import options
 from errors import UserError
 from text.files import tables
 from text.instances import packing
+from text.tasks import choice_files
 from training.finetuning.options import PooledOptions
 
 _SAMPLES = (
@@ -59,7 +60,7 @@ class Options(PooledOptions):
         "train.csv",
         help="Training set, in data_dir. The suffix gives the format: .csv (SWAG's, with "
         "any number of columns ending0, ending1, ...) or .jsonl (objects with context, "
-        "start, choices and label).",
+        "start, choices and label, or COPA's); a folder is RACE's.",
     )
     dev_file: str = options.field("val.csv", help="Dev set.")
     test_file: str = options.field("test.csv", help="Test set; labels optional.")
@@ -134,7 +135,9 @@ def _swag(values: dict, where: str) -> Example:
 
 
 def _object(values: dict, where: str) -> Example:
-    """A line of a JSON lines file."""
+    """A line of a JSON lines file, ours or COPA's."""
+    if choice_files.is_copa(values):
+        values = choice_files.copa(values, where)
     for name in ("context", "choices"):
         if name not in values:
             raise UserError(
@@ -152,10 +155,15 @@ def _object(values: dict, where: str) -> Example:
 
 
 def _read(path, needs_label):
-    parse = _object if tables.form_of(path) == "jsonl" else _swag
+    parse = _swag
+    if os.path.isdir(path):
+        parse, rows = _object, choice_files.race(path)
+    else:
+        if tables.form_of(path) == "jsonl":
+            parse = _object
+        rows = ((f"{path}:{number}", values) for number, values in tables.read(path))
     examples = []
-    for number, values in tables.read(path):
-        place = f"{path}:{number}"
+    for place, values in rows:
         example = parse(values, place)
         if example.label is None and needs_label:
             place = place if "label" in values else tables.header_of(place)

@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
+import glob
 import itertools
 import json
 import math
@@ -279,8 +280,12 @@ class Runner:
     def _clear(self, cell):
         output = os.path.join(self._root, cell.name, OUTPUT)
         if not cell.keeps_weights:
-            for folder in (output, os.path.join(output, run_folder.BEST)):
+            searched = glob.glob(
+                os.path.join(glob.escape(output), run_folder.RUNS, "*")
+            )
+            for folder in (output, *searched):
                 run_folder.drop_all(folder)
+                run_folder.drop_all(os.path.join(folder, run_folder.BEST))
 
     @contextlib.contextmanager
     def _locked(self, folder):

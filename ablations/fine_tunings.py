@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from errors import UserError
-from text.tasks import glue, korean
+from text.tasks import glue, korean, superglue
 
 
 class Task(NamedTuple):
@@ -14,7 +14,7 @@ class Task(NamedTuple):
 
     Attributes:
         title: of its column.
-        kind: "classification", "spans" or "tags".
+        kind: "classification", "spans", "tags" or "choices".
         script: that fine-tunes for it.
         flags: that name its data.
         metric: of eval_results.json, what is compared.
@@ -29,8 +29,14 @@ class Task(NamedTuple):
     factor: float = 100.0
 
 
-_TASKS = {**glue.TASKS, **korean.TASKS}
-_OWN = ("custom", "SQuAD", "SQuAD2", "NER")
+_TASKS = {**glue.TASKS, **korean.TASKS, **superglue.TASKS}
+# Of choices, their training and dev sets.
+_CHOICES = {
+    "SWAG": ("train.csv", "val.csv"),
+    "COPA": ("train.jsonl", "val.jsonl"),
+    "RACE": ("train", "dev"),
+}
+_OWN = ("custom", "SQuAD", "SQuAD2", "NER", "UD", *_CHOICES)
 
 
 def custom(title: str, folder: str) -> Task:
@@ -72,6 +78,17 @@ def read_task(item: str) -> Task:
     if kind == "NER":
         only("train.txt"), only("dev.txt")
         return Task(kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1")
+    if kind in _CHOICES:
+        train, dev = map(only, _CHOICES[kind])
+        flags = {"data_dir": folder}
+        flags["train_file"] = os.path.basename(train)
+        flags["dev_file"] = os.path.basename(dev)
+        return Task(kind, "choices", "run_swag.py", flags, "eval_accuracy")
+    if kind == "UD":
+        flags = {"data_dir": folder, "tag_column": "upos"}
+        for split in ("train", "dev"):
+            flags[f"{split}_file"] = os.path.basename(only(f"*{split}*.conllu"))
+        return Task(kind, "tags", "run_ner.py", flags, "eval_accuracy")
     if kind == "custom":
         only("train.tsv"), only("dev.tsv")
         return custom(os.path.basename(os.path.abspath(folder)), folder)

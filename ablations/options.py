@@ -47,8 +47,9 @@ class Options(TokenizerOptions):
         [],
         help="What to fine-tune for: NAME:FOLDER, comma-separated. NAME is one of GLUE's, "
         "SQuAD, SQuAD2 (a folder with train*.json and dev*.json), NER (train.txt and "
-        "dev.txt), or custom (train.tsv and dev.tsv, with columns text and label). By "
-        "default, to predict the package of a sentence of the documentation.",
+        "dev.txt), UD (*train*.conllu and *dev*.conllu, for parts of speech), or custom "
+        "(train.tsv and dev.tsv, with columns text and label). By default, to predict the "
+        "package of a sentence of the documentation.",
         distinct=True,
     )
     seeds: list[int] = options.field(

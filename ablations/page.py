@@ -20,8 +20,8 @@ _INTRODUCTION = (
     "Each number is the mean of all runs, ± their standard deviation. Gray columns are "
     "the paper’s own numbers, on its dev sets and at its scale. Scores are percentages."
 )
-# The papers' numbers, on the right.
-_STYLE = ".paper { color: var(--quiet); }"
+# The papers' numbers.
+STYLE = ".paper { color: var(--quiet); }"
 
 
 def _earlier(path: str) -> dict:
@@ -79,7 +79,7 @@ class Results:
                     file.write(picture)
         name = os.path.basename(os.path.abspath(self._root))
         body = f"<p>{_INTRODUCTION}</p>\n{''.join(parts)}"
-        page = report_page.render(f"Ablations: {name}", body, _STYLE)
+        page = report_page.render(f"Ablations: {name}", body, STYLE)
         local.write_json(os.path.join(self._root, JSON), {"tables": tables})
         with local.replacing(os.path.join(self._root, PAGE), "w") as file:
             file.write(page)
@@ -119,12 +119,17 @@ class Results:
         runs = [r[value.metric] * value.factor for r in results if value.metric in r]
         if value.is_loss:
             runs = [math.exp(min(loss, 700.0)) for loss in runs]
-        return {
-            "mean": statistics.mean(runs) if runs else None,
-            "deviation": statistics.stdev(runs) if len(runs) > 1 else None,
-            "runs": runs,
-            "planned": len(value.cells),
-        }
+        return summary(runs, len(value.cells))
+
+
+def summary(runs: list[float], planned: int) -> dict:
+    """Mean and deviation of the runs that have finished, of those that are planned."""
+    return {
+        "mean": statistics.mean(runs) if runs else None,
+        "deviation": statistics.stdev(runs) if len(runs) > 1 else None,
+        "runs": runs,
+        "planned": planned,
+    }
 
 
 def console(tables: dict) -> list[str]:
@@ -138,14 +143,15 @@ def console(tables: dict) -> list[str]:
             for title, value in row["here"].items():
                 points = value.items() if "mean" not in value else [("", value)]
                 cells += [
-                    f"{title}{f' at {step}' if step else ''} {_number(point)}"
+                    f"{title}{f' at {step}' if step else ''} {number(point)}"
                     for step, point in points
                 ]
             lines.append(f"  {row['label']:{width}}  {'  '.join(cells)}")
     return lines
 
 
-def _number(summary: dict) -> str:
+def number(summary: dict) -> str:
+    """A mean with its deviation, as `summary` has them."""
     if summary["mean"] is None:
         return "–"
     form = ",.0f" if summary["mean"] >= 1000 else ".1f"
@@ -167,19 +173,20 @@ def _scale(facts: dict, there: str) -> str:
 def _rows(results: dict) -> str:
     here = list(results["rows"][0]["here"])
     published = list(dict.fromkeys(c for r in results["rows"] for c in r["published"]))
-    titles = ["", *map(html.escape, here), *(_paper(title) for title in published)]
+    titles = ["", *map(html.escape, here), *(of_paper(title) for title in published)]
     rows = [
         [
             html.escape(row["label"]),
-            *(_number(row["here"][title]) for title in here),
-            *(_paper(row["published"].get(title, "")) for title in published),
+            *(number(row["here"][title]) for title in here),
+            *(of_paper(row["published"].get(title, "")) for title in published),
         ]
         for row in results["rows"]
     ]
     return report_page.numbers(titles, rows)
 
 
-def _paper(cell) -> str:
+def of_paper(cell) -> str:
+    """HTML of what was published, not measured."""
     return f'<span class="paper">{html.escape(str(cell))}</span>'
 
 

@@ -21,6 +21,7 @@ from modeling.architectures.table import config_from_dict, make_encoder
 _RECORDS = "records.tfrecord"
 _FILES = {"train": 8, "held_out": 1}
 _LOSS = "masked_lm_loss"
+_MASKING_RATE = 0.15
 # By a task's kind: what it is called in --tasks, and which flags are passed to its script.
 _TASKS = {
     "classification": ("GLUE or custom", "classifier_flags"),
@@ -177,7 +178,12 @@ class Planner:
         """The columns that do not depend on a task."""
         variants = [row.variant for row in table.rows]
         seeds, length = self._flags.seeds, self._flags.max_seq_length
-        names = [tuple(self._pretraining(v, s).name for s in seeds) for v in variants]
+        names = [
+            tuple(self._pretraining(v, s).name for s in seeds)
+            if v.is_pretrained
+            else ()
+            for v in variants
+        ]
 
         def column(title, *metric):
             return Column(title, tuple(Value(of_row, *metric) for of_row in names))
@@ -195,11 +201,16 @@ class Planner:
     ) -> Iterator[tuple[int, Cell]]:
         """A row's runs for a task, with the updates of the encoders they start from."""
         head = reading.head if reading.head.name else row.head
+        if head.is_frozen and not row.variant.is_pretrained:
+            return  # which scripts refuse: random features are never learned
         updates = self._updates(table, row.variant, reading)
         if updates is None:
             self._is_whole = False
             return
-        start = self._pretraining(row.variant, seed, updates)
+        self._configs[row.variant.name] = self._changed(row.variant)
+        start = None
+        if row.variant.is_pretrained:
+            start = self._pretraining(row.variant, seed, updates)
         for step in self._steps(table.steps) or [updates]:
             for trial in range(self._flags.num_trials):
                 yield (
@@ -211,7 +222,7 @@ class Planner:
 
     def _updates(self, table: Table, variant: Variant, reading: Reading) -> int | None:
         """How many a variant is pre-trained for; None as long as that is not known."""
-        if not reading.same_time:
+        if not reading.same_time or not variant.is_pretrained:
             return self._flags.num_train_steps
         own, first = (self._speed(v) for v in (variant, table.rows[0].variant))
         if own is None or first is None:
@@ -264,7 +275,7 @@ class Planner:
                 "input_file": ",".join(source),
                 "vocab_file": self._sources.vocabulary,
                 "max_seq_length": self._flags.max_seq_length,
-                "max_predictions_per_seq": self._flags.max_predictions_per_seq,
+                "max_predictions_per_seq": self._predictions(variant),
                 "input_format": self._flags.input_format,
                 **self._flags.text_flags(),
             },
@@ -279,7 +290,6 @@ class Planner:
         usual = self._flags.num_train_steps
         updates = updates or usual
         records, held_out = (self._records(variant, s) for s in ("train", "held_out"))
-        self._configs[variant.name] = self._changed(variant)
         name = f"pretraining/{variant.name}/seed_{seed}{self._suffix(updates)}"
         flags = {
             "do_train": True,
@@ -287,7 +297,7 @@ class Planner:
             "bert_config_file": _config_file(variant),
             "output_dir": output_of(name),
             "max_seq_length": self._flags.max_seq_length,
-            "max_predictions_per_seq": self._flags.max_predictions_per_seq,
+            "max_predictions_per_seq": self._predictions(variant),
             "num_train_steps": updates,
             "num_warmup_steps": updates // 10,
             "keep_checkpoint_max": 1,
@@ -315,6 +325,11 @@ class Planner:
             results_file=run_folder.RESULTS if held_out else "",
         )
 
+    def _predictions(self, variant: Variant) -> int:
+        """The most of a row: --max_predictions_per_seq is for the usual rate."""
+        rate = variant.records.get("masked_lm_prob", _MASKING_RATE)
+        return math.ceil(self._flags.max_predictions_per_seq * rate / _MASKING_RATE)
+
     def _changed(self, variant: Variant) -> EncoderConfig:
         changes = dict(variant.changes(self._config))
         if variant.writes:
@@ -331,7 +346,7 @@ class Planner:
     def _fine_tuning(
         self,
         variant: Variant,
-        start: Cell,
+        start: Cell | None,
         updates: int,
         head: Head,
         task: Task,
@@ -341,10 +356,12 @@ class Planner:
     ) -> Cell:
         used = f"{variant.name}-{head.name}" if head.name else variant.name
         used += self._suffix(updates)
-        checkpoint = start.output
-        if step != updates:
-            used += f"-step_{step}"
-            checkpoint = run_folder.prefix_of(checkpoint, step)
+        weights = {}
+        if start:
+            weights = {"init_checkpoint": start.output}
+            if step != updates:
+                used += f"-step_{step}"
+                weights = {"init_checkpoint": run_folder.prefix_of(start.output, step)}
         title = task.title.lower().replace("/", "_")
         name = f"fine_tuning/{title}/{used}/seed_{seed}-trial_{trial}"
         width = self._configs[variant.name].hidden_size
@@ -358,7 +375,7 @@ class Planner:
                 "do_eval": True,
                 "vocab_file": self._sources.vocabulary,
                 "bert_config_file": _config_file(variant),
-                "init_checkpoint": checkpoint,
+                **weights,
                 "output_dir": output_of(name),
                 "max_seq_length": self._flags.max_seq_length,
                 "keep_checkpoint_max": 1,
@@ -370,7 +387,9 @@ class Planner:
                 key: width if value == "{hidden_size}" else value
                 for key, value in head.flags.items()
             },
-            needs=(start.name,),
+            needs=tuple(
+                cell.name for cell in ([start] if start else self._sources.cells)
+            ),
             results_file=run_folder.RESULTS_JSON,
             metric=task.metric,
             keeps_weights=False,

@@ -18,7 +18,7 @@ class Variant(NamedTuple):
     Attributes:
         name: of its folder.
         records: flags of create_pretraining_data.py.
-        pretraining: flags of run_pretraining.py.
+        pretraining: flags of run_pretraining.py; None: its weights stay random.
         changes: the keys of a config file that differ, with their values; None leaves a key
             out.
         writes: whether it has a decoder, which must know the vocabulary.
@@ -26,9 +26,13 @@ class Variant(NamedTuple):
 
     name: str
     records: Mapping[str, object] = {}
-    pretraining: Mapping[str, object] = {}
+    pretraining: Mapping[str, object] | None = {}
     changes: Callable[[EncoderConfig], Mapping[str, object]] = lambda config: {}
     writes: bool = False
+
+    @property
+    def is_pretrained(self) -> bool:
+        return self.pretraining is not None
 
 
 class Head(NamedTuple):
@@ -61,6 +65,7 @@ LEFT_TO_RIGHT = Variant(
     lambda config: {"attention_direction": "left_to_right"},
 )
 DYNAMIC = Variant("dynamic_masks", _UNMASKED)
+NOT_PRETRAINED = Variant("not_pretrained", pretraining=None)
 
 
 def packed(instances):
@@ -89,6 +94,15 @@ def masked(mask, keep, random):
     return Variant(
         f"masks_{mask}_{keep}_{random}",
         records={name: percent / 100 for name, percent in shares.items()},
+    )
+
+
+def rated(percent):
+    """Without next sentences, with this share of the tokens to predict."""
+    if percent == 15:
+        return NO_NSP
+    return NO_NSP._replace(
+        name=f"masking_rate_{percent}", records={"masked_lm_prob": percent / 100}
     )
 
 
@@ -144,6 +158,7 @@ def _sizes(config) -> dict[str, int]:
         "head_size": width // config.num_attention_heads,
         "quarter_width": max(width // 4, 1),
         "even_width": even_width,
+        "two_widths": 2 * width,
         "four_widths": 4 * even_width,
     }
 
@@ -156,6 +171,7 @@ GPT = _of_architecture("gpt", "next_token")
 T5 = _of_architecture("t5", "span_corruption")._replace(writes=True)
 XLNET = _of_architecture("xlnet", "permuted")
 ELMO = _of_architecture("elmo", "bidirectional_lm")
+SIDE_BY_SIDE = _of_architecture("side_by_side", "bidirectional_lm")
 
 # === How it is used ===================================================================
 

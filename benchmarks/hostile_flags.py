@@ -96,6 +96,11 @@ def of_ablations(folder):
     return {"table": ["5"], "input_file": [str(folder / "text.txt")]}
 
 
+def of_suite(folder):
+    tasks = [f"SST-2:{given.of_classifier(folder)['data_dir']}"]
+    return {"init_checkpoint": [_copied(folder)["init_checkpoint"]], "tasks": tasks}
+
+
 def _copied(folder, only=""):
     """The released files, which a hostile command may find next to it."""
     for path in (given.GOLDEN / "checkpoint").glob("[bv]*"):
@@ -142,8 +147,9 @@ SCRIPTS = {
     "demo.collect_documentation": (given.of_nothing, OUT | {"max_modules": 20}),
     "demo.demo": (given.of_nothing, {"short": True, "output_dir": "out"}),
     "run_ablations": (of_ablations, {"output_dir": "out"}),
+    "run_suite": (of_suite, {"output_dir": "out"}),
 }
-ONLY_CHECKED = {"demo.demo", "run_ablations"}  # they take minutes
+ONLY_CHECKED = {"demo.demo", "run_ablations", "run_suite"}  # they take minutes
 
 
 # --- Processes -------------------------------------------------------------------------

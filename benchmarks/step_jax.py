@@ -12,7 +12,7 @@ from benchmarks import peers_theirs
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
-from modeling.optimizers import adam, schedules
+from modeling.optimizers import adam, clipping, schedules
 
 
 def updater(sizes, warm_up: int = 3):
@@ -39,7 +39,7 @@ def updater(sizes, warm_up: int = 3):
     def step_of(state, batch, step):
         values = state[: len(trained)]
         total, gradients = jax.value_and_grad(loss)(values, batch, step)
-        scale, _ = adam.clip_scale(gradients, 1.0)
+        scale, _ = clipping.clip_scale(gradients, 1.0)
         pairs = list(zip([*trained, *slots], state, strict=True))
         with keras.StatelessScope(pairs) as scope:
             rate = schedules.bert(step, 1e-4, 1000, 100)

@@ -47,9 +47,12 @@ _WORDS = {
 _NAMES = {"en": ("File", "Category"), "ko": ("파일", "분류"), "ar": ("ملف", "تصنيف")}
 _HEAD = (
     '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">\n'
-    "  <siteinfo>\n    <namespaces>\n"
+    "  <siteinfo>\n    <sitename>Made</sitename>\n"
+    "    <base>https://example.org/wiki/Main_Page</base>\n    <namespaces>\n"
+    '      <namespace key="0" />\n'
     '      <namespace key="6">파일</namespace>\n'
     '      <namespace key="6">ملف</namespace>\n'
+    '      <namespace key="10">Template</namespace>\n'
     '      <namespace key="14">분류</namespace>\n'
     '      <namespace key="14">تصنيف</namespace>\n'
     "    </namespaces>\n  </siteinfo>\n"

@@ -136,7 +136,14 @@ class Dense(keras.layers.Dense):
 
             return ops.copy(product), gradient
 
-        return with_gradient_of_bias(ops.matmul(x, self.kernel), ops.copy(self.bias))
+        return with_gradient_of_bias(self._times_kernel(x), ops.copy(self.bias))
+
+    def _times_kernel(self, x):
+        if not self.lora_enabled:
+            return ops.matmul(x, self.kernel)
+        # Not x times their sum, in which bfloat16 would lose what is learned.
+        low = ops.matmul(ops.matmul(x, self.lora_kernel_a), self.lora_kernel_b)
+        return ops.matmul(x, self._kernel) + self.lora_alpha / self.lora_rank * low
 
     def call(self, x):
         return _activate(self.product(x), self.bias, self.activation)

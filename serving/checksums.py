@@ -20,6 +20,11 @@ def of_files(folder: str, names: Iterable[str]) -> dict[str, str]:
     return {name: _of_file(os.path.join(folder, name)) for name in names}
 
 
+def of_bytes(content: bytes) -> str:
+    """The checksum of a file with this content."""
+    return google_crc32c.Checksum(content).hexdigest().decode()
+
+
 def check_model(folder: str, description: Mapping, model: str) -> None:
     """Checks what loading reads of a SavedModel.
 

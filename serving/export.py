@@ -3,6 +3,7 @@
 An export is a folder that appears when it is complete:
 
     export.json   description: inputs, form of the answers, labels, vocabulary, versions
+    README.md     model card, which its owner may complete; a changed one is kept
     text/1        SavedModel; serving_default: raw text to final answers; tensors: the
                   encoder's inputs to logits; examples: the same from serialized tf.Examples
     tensors/1     SavedModel of the network alone; serving_default: same as tensors;
@@ -44,7 +45,7 @@ from serving import (
     warm_up,
 )
 from serving.predictor import TENSORS, TEXT
-from text.files import anywhere
+from text.files import anywhere, hub
 from text.graphs.table import graph_of, libraries_of
 from text.records import encoding
 from text.records.rows import Layout
@@ -100,12 +101,14 @@ class Product:
     formats: Sequence[str] = ()
 
 
-def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
-    """A new network on the CPU with the weights of another, matched by path."""
+def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray]):
+    """A new network on the CPU with these weights, matched by path."""
     with tf.device("CPU"):
         model = make()
         for variable in model.weights:
-            variable.assign(weights[variable.path].numpy())
+            value = weights[variable.path]
+            is_array = isinstance(value, np.ndarray)
+            variable.assign(value if is_array else value.numpy())
     return model
 
 
@@ -133,9 +136,11 @@ def served(product: Product, source: str) -> predictor.Served:
     return predictor.Served(_description(product), serve, source)
 
 
-def save(output_dir: str, product: Product) -> str:
+def save(output_dir: str, product: Product, card: str) -> str:
     """Exports; replaces an earlier export once the new one is complete and checked.
 
+    Args:
+        card: the content of README.md.
     Returns:
         the folder.
     Raises:
@@ -157,7 +162,8 @@ def save(output_dir: str, product: Product) -> str:
             _compare_arrays(
                 f"the {name} file returns different", product.outputs, found
             )
-        _describe(product, directory)
+        checksum = export_folder.write_card(directory, final, card)
+        _describe(product, directory, checksum)
     return final
 
 
@@ -201,14 +207,16 @@ def _write_warm_up(product: Product, directory: str) -> None:
     warm_up.write(os.path.join(directory, TENSORS), {"serving_default": row})
 
 
-def _describe(product: Product, directory: str) -> None:
+def _describe(product: Product, directory: str, card: str) -> None:
     """Writes export.json, the last file, when all others are on disk."""
     files = sorted(export_folder.files(directory))
     for name in files:
         anywhere.sync(os.path.join(directory, name))
     description = _description(product)
     description["files"] = sorted([*files, predictor.DESCRIPTION])
+    files.remove(hub.CARD)  # its owner may change it
     description["checksums"] = checksums.of_files(directory, files)
+    description[export_folder.CARD] = card
     description = checksums.sealed(description)
     content = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
     with anywhere.replacing(

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from errors import UserError
-from serving import predictor
-from text.files import anywhere, local, sources
+from serving import checksums, predictor
+from text.files import anywhere, hub, local, sources
 
+CARD = "card"  # in the description: the checksum of the card, as it was written
 _REPLACED = ".replaced"
 # Folders that TensorFlow makes, and leaves empty if a model has no files of its own.
 _OF_TENSORFLOW = {f"{model}/assets" for model in (predictor.TEXT, predictor.TENSORS)}
@@ -64,6 +65,30 @@ def replacing(final: str) -> Iterator[str]:
                     tf.io.gfile.rename(old, final)
                 _remove(new)
                 _remove(old)
+
+
+def write_card(new: str, final: str, content: str) -> str:
+    """Writes the model card of a new export, unless a user changed that of the last one.
+
+    Args:
+        new: the folder that replaces `final`; it gets the user's card in that case.
+        content: of our card.
+    Returns:
+        the checksum of our card, by which the next export knows a changed one.
+    """
+    card = content.encode()
+    checksum = checksums.of_bytes(card)
+    last = os.path.join(final, hub.CARD)
+    with anywhere.access(last):
+        if tf.io.gfile.exists(last) and not tf.io.gfile.isdir(last):
+            with tf.io.gfile.GFile(last, "rb") as file:
+                there = file.read()
+            description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
+            ours = description.get(CARD) if isinstance(description, dict) else None
+            card = card if checksums.of_bytes(there) == ours else there
+    with anywhere.replacing(os.path.join(new, hub.CARD)) as file:
+        file.write(card)
+    return checksum
 
 
 @contextlib.contextmanager

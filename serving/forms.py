@@ -85,7 +85,8 @@ def _tags(row, request):
                 "stop": int(stop),
             }
             for text, kind, start, stop in zip(*(row[n] for n in names), strict=True)
-            if start >= 0
+            # Tokens that are a space are not scored, so one alone is not an entity.
+            if start >= 0 and _text(text) != " "
         ],
     }
 

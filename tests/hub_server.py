@@ -24,6 +24,7 @@ class Hub:
         gated: names of models that ask for conditions to be accepted.
         damaged: names of files that are sent with a wrong byte.
         read_only: whether nothing may be uploaded.
+        has_checksums: whether it says sizes and checksums; some mirrors do not.
         uploaded: the content of each file by the name of its model and its own.
         requests: the method and path of each request.
         url: of the server.
@@ -34,6 +35,7 @@ class Hub:
         self.gated: set[str] = set()
         self.damaged: set[str] = set()
         self.read_only = False
+        self.has_checksums = True
         self.requests: list[str] = []
         self.uploaded: dict[str, dict[str, bytes]] = {}
         self.objects: dict[str, bytes] = {}
@@ -105,6 +107,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self._is_there(name, revision):
             files = sorted(self.hub.models[name].iterdir())
             files = [_sibling(path) for path in files]
+            if not self.hub.has_checksums:
+                files = [{"rfilename": file["rfilename"]} for file in files]
             self._answer(
                 content={"id": name, "modelId": name, "sha": _COMMIT, "siblings": files}
             )

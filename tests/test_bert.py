@@ -14,7 +14,7 @@ import pytest
 
 import bert
 import tests
-from modeling.optimizers.adam import clip_scale
+from modeling.optimizers.clipping import clip_scale
 from modeling.optimizers.in_keras import LearningRate, Optimizer
 from modeling.optimizers.table import OptimizerSettings
 from tests import (
@@ -75,6 +75,57 @@ def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
     np.testing.assert_array_equal(again.embed(TEXTS), encoder.embed(TEXTS))
     with pytest.raises(bert.UserError, match="not an empty folder"):
         bert.save(encoder, tmp_path / "saved")
+
+
+def test_attributes_of_the_layer_are_not_lost_on_the_handle():
+    encoder = bert.load(MODEL)
+    encoder.trainable = False
+    inputs = encoder.inputs()
+    head = keras.layers.Dense(2)
+    model = keras.Model(inputs, head(encoder(inputs)["pooled_output"]))
+    assert len(model.trainable_variables) == 2 and not encoder.layer.trainable
+    with pytest.raises(AttributeError):
+        encoder.weights = []
+
+
+def test_lists_are_read_as_arrays(encoder):
+    batch = encoder.tokenize(["a text", "an other one"])
+    lists = {name: values.tolist() for name, values in batch.items()}
+    expected = encoder(batch)["pooled_output"]
+    np.testing.assert_array_equal(encoder(lists)["pooled_output"], expected)
+
+
+def test_a_model_may_read_two_texts_apart(encoder):
+    one, other = encoder.inputs(prefix="a_"), encoder.inputs(prefix="b_")
+    vectors = [encoder(inputs)["pooled_output"] for inputs in (one, other)]
+    model = keras.Model([one, other], keras.layers.Dot(1, normalize=True)(vectors))
+    batch = encoder.tokenize(["a text", "an other one"])
+    found = model.predict([batch, batch], verbose=0)
+    np.testing.assert_allclose(found, [[1], [1]], atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["release", "hugging_face"])
+def test_what_lora_learned_is_saved(tmp_path, layout):
+    encoder = bert.load(MODEL)
+    for layer in encoder.layer._flatten_layers():
+        if isinstance(layer, keras.layers.Dense):
+            layer.enable_lora(2)
+            layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.5))
+    bert.save(encoder, tmp_path / "saved", layout=layout)
+    batch = encoder.tokenize(["a text"], max_seq_length=16)
+    before, saved, learned = (
+        one(batch)["sequence_output"].numpy()
+        for one in (bert.load(MODEL), bert.load(tmp_path / "saved"), encoder)
+    )
+    np.testing.assert_allclose(saved, learned, atol=1e-5)
+    assert np.abs(saved - before).max() > 1e-3
+
+
+def test_a_single_request_is_no_list_of_them():
+    task = bert.Task(types.SimpleNamespace(parts={"text": "text"}, predict=None))
+    for request in ("I liked it.", b"I liked it.", {"text": "I liked it."}, None, 5):
+        with pytest.raises(bert.UserError, match="pass a list of them"):
+            task.predict(request)
 
 
 def test_texts_of_other_lengths_and_numbers_bring_no_warning(encoder):
@@ -188,7 +239,10 @@ def _masked():
         (lambda e: bert.dataset(["a"] * 2, [1, np.nan], e), "label 1: is nan"),
         (lambda e: bert.dataset(["a"] * 2, [[1], [1, 2]], e), "different lengths"),
         (lambda e: bert.dataset(["a"], 1, e), "labels is 1; pass a list"),
-        (lambda e: bert.dataset(["a"], [1, 2], e, max_seq_length=9), "1 texts, but 2"),
+        (
+            lambda e: bert.dataset(["a"], [1, 2], e, max_seq_length=9),
+            "1 text, but 2",
+        ),
         (lambda e: bert.optimizer("1e-5", 9), "learning_rate='1e-5': must be a number"),
         (lambda e: bert.optimizer(1e-5, 9.5), "num_train_steps=9.5: must be a whole"),
         (
@@ -219,11 +273,29 @@ def _masked():
         (lambda e: bert.load(MODEL, dtype="float99"), "must be 'float32' or"),
         (lambda e: bert.load_task(3), "path=3: must be the path"),
         (lambda e: bert.load_task("x.keras"), "use keras.models.load_model"),
-        (lambda e: bert.load(MODEL, lower=True), "lower=True: must be one of do_low"),
+        (lambda e: bert.load(MODEL, lower=True), "lower: no such argument; .* do_low"),
         (
             lambda e: bert.load(MODEL, split_cjk=1),
-            "split_cjk=1: must be .* True or Fal",
+            "split_cjk=1: must be True or False",
         ),
+        (
+            lambda e: e({"input_ids": [[2]], "attention_mask": [[1]]}),
+            "attention_mask', which is input_mask here; it may have input_ids, input_ma",
+        ),
+        (lambda e: e({"input_masks": [[1]]}), "inputs has 'input_masks'; it may have"),
+        (lambda e: e({}), "inputs has no input_ids; pass what `tokenize` returns"),
+        (lambda e: bert.dataset(["a", "b"], {0: 5, 1: 6}, e), "labels is {0: 5, 1: 6}"),
+        (lambda e: bert.dataset(["a", "b"], b"ab", e), "labels is b'ab'; pass a list"),
+        (lambda e: bert.dataset(["a"], [0], e, seed=-1), "seed=-1: must be a whole"),
+        (
+            lambda e: bert.optimizer(1, 9, layerwise_lr_decay=8, encoder=e),
+            "layerwise_lr_decay=8: must be a number above 0 and at most 1",
+        ),
+        (
+            lambda e: bert.optimizer(1, 9, layerwise_lr_decay=0.8, encoder=e.layer),
+            "pass what `bert.load` returned",
+        ),
+        (lambda e: bert.load_task("nowhere"), "nowhere: no such folder"),
         (lambda e: _masked().fill(["a [MASK]"]), "it must be a string"),
         (lambda e: _masked().fill("a [MASK]", top_k=0), "top_k=0: must be a whole"),
     ],

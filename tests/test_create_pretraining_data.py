@@ -148,7 +148,7 @@ def test_what_is_lost_is_said(capsys):
         "--max_predictions_per_seq=2 loses 60% of them; 5 would lose none"
     ) in said
     assert "1 sentences are longer than a whole record" in said
-    assert "Skipped 1 lines without tokens" in said
+    assert "Skipped 1 line without tokens" in said
     assert "warning: --max_predictions_per_seq left out" in said
     make(output_file=["other"], max_predictions_per_seq=5)
     assert "left out" not in capsys.readouterr().out

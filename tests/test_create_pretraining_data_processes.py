@@ -285,20 +285,28 @@ import errno, os, sys
 import command_line, create_pretraining_data
 from text.corpus import store
 def fail(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    raise OSError(errno.{0}, os.strerror(errno.{0}))
 store.join = fail
 command_line.run(create_pretraining_data.main, create_pretraining_data.Options)
 """
 
 
-def test_a_full_disk_keeps_what_is_finished():
-    write("full.py", FULL)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ENOSPC", "the disk is full; free some space and run"),
+        ("EDQUOT", "the disk quota is reached; free some space and run"),
+        ("EFBIG", "a file is longer than is allowed here; raise the limit"),
+    ],
+)
+def test_a_full_disk_keeps_what_is_finished(name, message):
+    write("full.py", FULL.format(name))
     flags = (f"--input_file={CORPUS}", "--output_file=o/out", "--num_workers=1")
     process = start(*flags, program="full.py")
     _, complained = process.communicate(timeout=60)
     assert process.returncode == 1
     assert complained.splitlines()[-1].startswith(
-        f"full.py: error: {os.getcwd()}/o: the disk is full; free some space"
+        f"full.py: error: {os.getcwd()}/o: {message}"
     )
     assert "Traceback" not in complained
     assert pathlib.Path("o/out.work/piece-000000.tokens").exists()

@@ -137,7 +137,7 @@ def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys, untra
         "[CLS] a b c d e f [SEP]",
     ]
     assert (
-        "warning: 2 texts were cut off at --max_seq_length=8; --doc_stride reads them"
+        "warning: cut off 2 texts at --max_seq_length=8; --doc_stride reads them"
         in capsys.readouterr().err
     )
 

@@ -189,7 +189,7 @@ def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys, untraced
     )
     assert_close(vectors(whole), expected)
     said = capsys.readouterr().err
-    assert "1 texts were longer than a row and were read in windows" in said
+    assert "read in windows: 1 text longer than a row" in said
     assert "cut off" not in said
     # Pooled, every token counts once.
     found = lines_of(run(tmp_path, doc_stride=3, pooling="mean", **changes))
@@ -203,6 +203,6 @@ def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys, untraced):
     texts = write(tmp_path, "a b c d e ||| f g h")
     (line,) = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, doc_stride=3))
     assert len(line["features"]) == 8
-    assert "1 texts were cut off at --max_seq_length=8 (pairs have no windows)" in (
+    assert "cut off 1 text at --max_seq_length=8 (pairs have no windows)" in (
         capsys.readouterr().err
     )

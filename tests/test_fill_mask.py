@@ -65,7 +65,7 @@ def test_lines_without_a_mask_are_passed_over_and_counted(capsys, monkeypatch):
     fill(text=None)
     captured = capsys.readouterr()
     assert captured.out.startswith("a [MASK]\n")
-    assert captured.err == "2 lines without [MASK] were skipped\n"
+    assert captured.err == "skipped 2 lines without [MASK]\n"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
-"""convert_checkpoint.py: the card beside a model, and where both are uploaded."""
+"""The card beside a converted or exported model, and where both are uploaded."""
 
 import json
 import os
+import re
 
 import huggingface_hub
 import pytest
 
 from errors import UserError
+from serving.predictor import Predictor
+from tests import tiny
+from tests.classifier import TINY, WORDS, custom, run
 from tests.conversion import CLASSIFIER, convert, made
 from tests.text.files.test_hub import server  # noqa: F401
 
@@ -123,3 +127,27 @@ def test_refusals(tmp_path, trained, server):  # noqa: F811
     with pytest.raises(UserError, match="hf://me/nsmc: access is denied; log in with"):
         convert_and_push(trained, tmp_path / "out", push_to="hf://me/nsmc")
     assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.exhaustive
+def test_an_export_has_a_card_that_its_owner_may_change(tmp_path):
+    tiny.write(tmp_path, WORDS, TINY)
+    files = custom(tmp_path, "tsv", ["yes", "no"])
+    given = {"do_eval": True, "do_export": True, "max_seq_length": 32} | files
+    run(tmp_path, "custom", do_train=True, **given)
+    folder = tmp_path / "output" / "export"
+    card = huggingface_hub.ModelCard.load(folder / "README.md")
+    assert card.data.pipeline_tag == "text-classification"
+    scores = json.loads((folder.parent / "eval_results.json").read_text())
+    found = {
+        result.metric_type: result.metric_value for result in card.data.eval_results
+    }
+    assert found["accuracy"] == scores["eval_accuracy"]
+    (code,) = re.findall("```python\n(.*?)```", card.content, re.DOTALL)
+    exec(code.replace('"text/1"', f'"{folder}/text/1"'), {})  # raises no error
+
+    (folder / "README.md").write_text("completed")
+    assert Predictor(str(folder)).predict([{"text": "a"}])
+    run(tmp_path, "custom", **given)
+    assert (folder / "README.md").read_text() == "completed"
+    assert [path.name for path in folder.parent.glob("export*")] == ["export"]

@@ -186,7 +186,7 @@ BAD_FILES = [
     ("label", "a.jsonl", b'{"text_a": "", "b\\ud800": ""}', "a.jsonl:1: not JSON: "),
     ("label", "a.jsonl", b"[" * 100_000, "a.jsonl:1: not JSON: "),
     ("label", "a.tsv", b"text\tid\na\tb\n", "a.tsv:1: no column 'text_a' among"),
-    ("label", "a.tsv", b"text_a\tid\na\tb\na\n", "a.tsv:3: 1 columns, but the first"),
+    ("label", "a.tsv", b"text_a\tid\na\tb\na\n", "a.tsv:3: 1 column, but the first"),
     ("label", "a.tsv", b"text_a\ttext_a\na\tb\n", "a.tsv:1: 2 columns have the name"),
     ("label", "a.csv", b'text_a\na\n"b\nc\n', "a.csv:3: the row that begins here is"),
     (

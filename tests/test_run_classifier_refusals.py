@@ -67,7 +67,7 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
             {},
             "train.tsv:1: has no column 'label', only 'a', 'b'; check",
         ),
-        ("text\tlabel\na\n", {}, "train.tsv:2: 1 columns, but the first line has 2"),
+        ("text\tlabel\na\n", {}, "train.tsv:2: 1 column, but the first line has 2"),
         ("text\tlabel\na\tx\tz\n", {}, "train.tsv:2: 3 columns, but the first line"),
         ("text\ttext\na\tx\n", {}, "train.tsv:1: 2 columns have the name 'text'"),
         ("text\tlabel\na\tx\nb\tx\n", {}, "all labels are ['x']"),

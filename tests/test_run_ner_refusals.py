@@ -28,7 +28,7 @@ def refused(folder, message, **changes):
     [
         ("", "dev.txt: contains no words"),
         ("\n\t\n-DOCSTART- O\n", "dev.txt: contains no words"),
-        ("Pa B-PER\nb\n", "dev.txt:2: 1 columns, but the first line has 2"),
+        ("Pa B-PER\nb\n", "dev.txt:2: 1 column, but the first line has 2"),
         ("Pa B-PER\n\nb c O\n", "dev.txt:3: 3 columns, but the first line has 2"),
         ("Pa\nb\n", r"dev.txt:1: the column of the tag is that of the word \('Pa'\)"),
         (

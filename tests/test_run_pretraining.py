@@ -84,7 +84,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
     (output / "curves.png").unlink()
     capsys.readouterr()
     run(tmp_path)
-    assert "already finished: 6 updates are done" in capsys.readouterr().out
+    assert "already finished: 6 updates done" in capsys.readouterr().out
     assert (output / "curves.png").read_bytes() == curves
     # Evaluation alone; a flag of the training does not matter to it.
     run(tmp_path, do_train=False, do_eval=True, max_eval_steps=2, train_batch_size=7)
@@ -343,7 +343,7 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
     assert np.isnan(saved["masked_lm_weights"][bad]).all()
     assert set(saved["record_file"]) == {path}
     assert saved["input_ids"].shape == (300, 64)
-    assert "not finite in 1 consecutive updates" in str(error.value)
+    assert "not finite in 1 consecutive update," in str(error.value)
     assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
 
 

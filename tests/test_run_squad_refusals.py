@@ -47,7 +47,7 @@ TRAINING = {
     ),
     "deep": ("[" * 100_000, "train.json:1: not JSON, or truncated"),
     "huge": ('{"data": [%s]}' % ("9" * 5000), "train.json:1: not JSON, or truncated"),
-    "no batch": (one(), "1 training examples do not fill a batch"),
+    "no batch": (one(), "1 training example in .* pass 1 or less"),
 }
 
 

@@ -52,7 +52,7 @@ def test_flags(folder, changes, reason):
         ("dev.tsv", [("a", "b")], ("input", "answer"), "dev.tsv:1: has no column"),
         ("test.tsv", [("a", "b")], ("text", "target"), "test.tsv:1: has no column"),
         ("test.tsv", [], ("input", "target"), "test.tsv: contains no examples"),
-        ("test.tsv", [("a",)], ("input", "target"), "test.tsv:2: 1 columns, but the"),
+        ("test.tsv", [("a",)], ("input", "target"), "test.tsv:2: 1 column, but the"),
     ],
 )
 def test_tables(folder, name, rows, header, reason):

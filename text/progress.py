@@ -133,9 +133,10 @@ def duration(seconds: float) -> str:
     return " ".join(f"{count}{unit}" for count, unit in units[:2])
 
 
-def count(number: int, what: str) -> str:
-    """1, "row" -> "1 row"; 2, "row" -> "2 rows"."""
-    return f"{number} {what}{'s' * (number != 1)}"
+def count(number: float, what: str) -> str:
+    """1, "row" -> "1 row"; 2000, "row" -> "2,000 rows"; 1.5, "epoch" -> "1.5 epochs"."""
+    figures = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{figures} {what}{'s' * (number != 1)}"
 
 
 def size(number: float) -> str:

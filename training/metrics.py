@@ -8,6 +8,7 @@ import functools
 import math
 import re
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -115,6 +116,20 @@ def _defined(value) -> float:
     return 0.0 if math.isnan(value) else float(value)
 
 
+def exact_questions(
+    gold: np.ndarray, predicted: np.ndarray, questions: list[str]
+) -> float:
+    """The share of questions of which every answer was judged right.
+
+    Args:
+        gold, predicted: [answers]
+        questions: the question of each answer.
+    Source: arXiv:1905.00537, EM of MultiRC.
+    """
+    wrong = {q for q, g, p in zip(questions, gold, predicted, strict=True) if g != p}
+    return 1 - len(wrong) / len(set(questions))
+
+
 # By their names in tasks and eval_results.txt.
 FUNCTIONS = {
     "accuracy": accuracy,
@@ -128,6 +143,25 @@ FUNCTIONS = {
     "spearman": spearman,
     "mean_squared_error": mean_squared_error,
 }
+_OF_GROUPS = {"exact_questions": exact_questions}
+
+
+def scores(
+    names: Sequence[str], gold: np.ndarray, predicted: np.ndarray, indices: list[str]
+) -> dict[str, float]:
+    """The scores of these names.
+
+    Args:
+        indices: of the examples; before the last hyphen, that of a group.
+    """
+    groups = [index.rpartition("-")[0] for index in indices]
+    return {
+        name: _OF_GROUPS[name](gold, predicted, groups)
+        if name in _OF_GROUPS
+        else FUNCTIONS[name](gold, predicted)
+        for name in names
+    }
+
 
 _SHARE = re.compile(
     r"(^|_)(accuracy|agreement|precision|recall|f1|exact|rouge_w)(_(?!thresh)|$)"

@@ -46,6 +46,7 @@ ARCHITECTURES = {
         "modeling.architectures.roberta:RobertaConfig",
         "modeling.architectures.bert:BertEncoder",
     ),
+    "side_by_side": _row("side_by_side", "SideBySide"),
     "t5": Architecture(
         "modeling.architectures.t5.t5_config:T5Config",
         "modeling.architectures.t5.t5_encoder:T5Encoder",

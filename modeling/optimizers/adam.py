@@ -78,7 +78,7 @@ class AdamWeightDecay:
             gradients: one dense tensor for each variable, in the same order.
             learning_rate: float32 scalar.
             step: int scalar, the number of earlier updates; bias correction needs it.
-            scale: float32 scalar, multiplies the gradients; see `clip_scale`.
+            scale: float32 scalar, multiplies the gradients; see `clipping.clip_scale`.
         """
         lacks = self._lacks(step) if self.bias_correction else ()
         if lacks and self.corrected == "rate":
@@ -208,19 +208,3 @@ def make_slot(variable, name, initial="zeros") -> keras.Variable:
         return keras.Variable(
             initial, shape=variable.shape, dtype="float32", trainable=False, name=name
         )
-
-
-def clip_scale(gradients: Sequence, clip_norm: float) -> tuple:
-    """What to multiply gradients by, so that their common norm is at most `clip_norm`.
-
-    Args:
-        gradients: dense float32 tensors.
-        clip_norm: 0 leaves them as they are.
-    Returns:
-        float32 scalars: the factor (NaN if the norm is not finite), and the norm before.
-    """
-    norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in gradients])))
-    if not clip_norm:
-        return ops.ones(()), norm
-    scale = clip_norm / ops.maximum(norm, clip_norm)
-    return ops.where(ops.isfinite(norm), scale, float("nan")), norm

@@ -17,6 +17,8 @@ def data(tmp_path, monkeypatch):
         "questions/dev-v1.1.json",
         "names/train.txt",
         "names/dev.txt",
+        "trees/en-ud-train.conllu",
+        "trees/en-ud-dev.conllu",
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")

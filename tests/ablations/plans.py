@@ -3,7 +3,7 @@
 import run_ablations
 from ablations import cells, plan
 
-ALL_TASKS = ["SST-2:SST-2", "SQuAD:questions", "NER:names"]
+ALL_TASKS = ["SST-2:SST-2", "SQuAD:questions", "NER:names", "UD:trees"]
 
 
 def given(**changes):

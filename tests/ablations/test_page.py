@@ -41,7 +41,9 @@ def test_results_are_means_of_all_runs_next_to_the_papers_numbers(data):
     written(data, "8", {})
     both = json.loads((data / "out" / "ablations.json").read_text())["tables"]
     assert list(both) == ["5", "8"] and both["5"]["rows"] == rows
-    assert list(both["8"]["rows"][0]["here"]) == ["SST-2", "NER", "NER features"]
+    assert list(both["8"]["rows"][0]["here"]) == [
+        *("SST-2", "NER", "UD", "NER features", "UD features")
+    ]
 
 
 def test_perplexity_is_that_of_the_held_out_text(data):

@@ -76,16 +76,22 @@ def test_a_table_varies_what_it_says_and_nothing_else(data):
 @pytest.mark.parametrize("table", TABLES)
 def test_each_row_shows_its_own_runs(data, table):
     found = planned(table=[table], seeds=[1, 2])
-    later = {"SST-2 same time", "SQuAD same time", "NER same time"}
+    later = {f"{task} same time" for task in ("SST-2", "SQuAD", "NER", "UD")}
     columns = [c for c in found.columns[table] if c.title not in later]
     assert found.is_whole == (len(columns) == len(found.columns[table]))
     of_pretraining = {"perplexity", "tokens/s", "memory"}
     for column in columns:
+        *pretrained, baseline = column.values
         if column.title == "parameters":
-            assert len(set(column.values)) > len(column.values) / 2
+            assert len(set(pretrained)) > len(pretrained) / 2
             continue
+        is_frozen = column.title.endswith("features")
+        for value in baseline.values() if isinstance(baseline, dict) else [baseline]:
+            expected = 0 if column.title in of_pretraining or is_frozen else 2 * 3
+            assert len(set(value.cells)) == expected
+            assert all("/not_pretrained" in name for name in value.cells)
         values = [
-            value if isinstance(value, dict) else {0: value} for value in column.values
+            value if isinstance(value, dict) else {0: value} for value in pretrained
         ]
         shown = [one.cells for value in values for one in value.values()]
         number = 2 if column.title in of_pretraining else 2 * 3
@@ -148,7 +154,7 @@ def test_the_masks_of_table_8_are_the_papers():
                 ("random_share", 0.1),
             )
         )
-        for row in TABLES["8"].rows
+        for row in TABLES["8"].rows[:-1]
     ]
     assert shares == [
         (80, 10, 10),
@@ -158,6 +164,37 @@ def test_the_masks_of_table_8_are_the_papers():
         (0, 20, 80),
         (0, 0, 100),
     ]
+
+
+def test_rows_have_as_many_predictions_as_their_rate_asks_for(data):
+    found = by_name(planned(table=["masking_rate"], max_predictions_per_seq=20))
+    asked = {}
+    for row in TABLES["masking_rate"].rows[:-1]:
+        cell = found[f"pretraining/{row.variant.name}/seed_1"]
+        records = [found[name] for name in cell.needs]
+        predictions = flag(cell, "max_predictions_per_seq")
+        assert {flag(r, "max_predictions_per_seq") for r in records} == {predictions}
+        rates = {flag(r, "masked_lm_prob") for r in records}
+        asked[row.label] = (*rates, predictions)
+    assert asked == {
+        "5 %": ("0.05", "7"),
+        "10 %": ("0.1", "14"),
+        "15 %": (None, "20"),  # what records have if nothing is said
+        "20 %": ("0.2", "27"),
+        "30 %": ("0.3", "40"),
+        "40 %": ("0.4", "54"),
+    }
+
+
+def test_the_baseline_begins_with_random_weights_and_else_alike(data):
+    found = by_name(planned(table=["5"]))
+    start, bert = (
+        found[f"fine_tuning/sst-2/{name}/seed_1-trial_0"]
+        for name in ("not_pretrained", "bert")
+    )
+    differ = {word.partition("=")[0] for word in set(start.words) ^ set(bert.words)}
+    assert differ == {"--init_checkpoint", "--output_dir", "--bert_config_file"}
+    assert flag(start, "init_checkpoint") is None and not start.needs
 
 
 def test_sizes_of_bert_base_are_those_of_table_6(data):
@@ -171,7 +208,7 @@ def test_sizes_of_bert_base_are_those_of_table_6(data):
     }
     (data / "base.json").write_text(json.dumps(base))
     configs = planned(table=["6"], bert_config_file="base.json").configs
-    sizes = [configs[row.variant.name] for row in TABLES["6"].rows]
+    sizes = [configs[row.variant.name] for row in TABLES["6"].rows[:-1]]
     assert [
         (c.num_hidden_layers, c.hidden_size, c.num_attention_heads) for c in sizes
     ] == [
@@ -229,12 +266,13 @@ def test_own_flags_are_passed_on(data):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"table": ["9"]}, "--table=9: must be any of 5, 6, 7, 8, figure5, roberta1"),
+        ({"table": ["9"]}, "--table=9: must be any of 5, 6, 7, 8, figure5, directions"),
         ({"table": ["5", "5"]}, "--table: 5 is repeated"),
         ({"tasks": ["SST-2"]}, "--tasks=SST-2: must be NAME:FOLDER"),
         ({"tasks": ["sst3:SST-2"]}, "with a NAME of cola, sst-2, .*custom"),
         ({"tasks": ["AX:SST-2"]}, "with a NAME of cola, sst-2, .*custom"),
         ({"tasks": ["NER:SST-2"]}, "SST-2 must contain one train.txt, not 0"),
+        ({"tasks": ["UD:names"]}, r"names must contain one \*train\*.conllu, not 0"),
         ({"tasks": ["custom:names"]}, "names must contain one train.tsv, not 0"),
         ({"tasks": ["SST-2:nowhere"]}, "nowhere is not a folder"),
         ({"tasks": ["RTE:names"]}, "names must contain one train.tsv, not 0"),

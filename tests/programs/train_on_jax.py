@@ -22,7 +22,7 @@ from modeling.objectives import (  # noqa: E402
     sentence_pairs,
 )
 from modeling.objectives.text_to_text import TextToText  # noqa: E402
-from modeling.optimizers import adam, schedules  # noqa: E402
+from modeling.optimizers import adam, clipping, schedules  # noqa: E402
 from tests import t5  # noqa: E402
 
 assert keras.backend.backend() == "jax"
@@ -101,7 +101,7 @@ def loss(values, batch):
 @jax.jit
 def update(values, slots, batch, step):
     total, gradients = jax.value_and_grad(loss)(values, batch)
-    scale, norm = adam.clip_scale(gradients, 1.0)
+    scale, norm = clipping.clip_scale(gradients, 1.0)
     state = list(zip(trained + optimizer.variables, values + slots, strict=True))
     with keras.StatelessScope(state) as scope:
         rate = schedules.bert(step, 1e-3, 20, 5)
@@ -202,7 +202,7 @@ def update_elmo(values):
 
 values = [elmo[f"shared_start:{their_name(v.path)}"] for v in model.trainable_variables]
 (_, found), gradients = update_elmo(values)
-_, norm = adam.clip_scale(gradients, 10.0)
+_, norm = clipping.clip_scale(gradients, 10.0)
 expected = elmo["shared_trace_forward_backward_total_norm"][0]
 np.testing.assert_allclose([*found, norm], expected[[0, 1, 3]], rtol=1e-5)
 

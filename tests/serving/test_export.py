@@ -185,6 +185,7 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
 def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predictor):
     directory = exported / "output" / "export"
     assert sorted(os.listdir(directory)) == [
+        "README.md",
         "export.json",
         "model.onnx",
         "model.tflite",
@@ -203,6 +204,7 @@ def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predicto
         "global_step": 10,
     }
     assert {name: description[name] for name in wanted} == wanted
+    assert "README.md" not in description["checksums"]  # its owner may change it
     assert description["versions"]["tensorflow"] == tf.__version__
     vocabulary = (directory / "text" / "1" / "assets" / "vocab.txt").read_bytes()
     assert vocabulary == (exported / "vocab.txt").read_bytes()

@@ -18,7 +18,9 @@ def replace(final, content):
         pathlib.Path(folder, "file").write_text(content)
         if content == "bad":
             raise UserError("bad")
-        description = {"files": ["file", "export.json"]}
+        card = export_folder.write_card(folder, str(final), f"card of {content}")
+        files = ["file", "README.md", "export.json"]
+        description = {"files": files, "card": card}
         pathlib.Path(folder, "export.json").write_text(json.dumps(description))
 
 
@@ -26,7 +28,7 @@ def everything(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-EXPORTED = ["export", "export/export.json", "export/file"]
+EXPORTED = ["export", "export/README.md", "export/export.json", "export/file"]
 
 
 def left_by_a_killed_process(final, name="export"):
@@ -43,6 +45,34 @@ def test_an_export_is_replaced_as_a_whole_or_not_at_all(tmp_path):
         replace(final, "bad")
     assert (final / "file").read_text() == "second"
     assert everything(tmp_path) == EXPORTED
+
+
+def test_a_card_that_a_user_changed_stays(tmp_path):
+    final, card = tmp_path / "export", tmp_path / "export" / "README.md"
+    replace(final, "first")
+    assert card.read_text() == "card of first"
+    replace(final, "second")
+    assert card.read_text() == "card of second"
+    for written in ("completed", ""):
+        card.write_text(written)
+        for content in ("third", "fourth"):
+            replace(final, content)
+            assert card.read_text() == written
+    card.unlink()
+    replace(final, "fifth")
+    assert card.read_text() == "card of fifth"
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_a_card_in_an_export_without_ours_stays(tmp_path, capsys):
+    final, card = tmp_path / "export", tmp_path / "export" / "README.md"
+    replace(final, "first")
+    description = {"files": ["file", "export.json"]}  # as before there were cards
+    (final / "export.json").write_text(json.dumps(description))
+    card.write_text("the user's")
+    replace(final, "second")
+    assert card.read_text() == "the user's"
+    assert "renamed to" in capsys.readouterr().err
 
 
 def test_an_export_killed_between_its_renames_is_found_again(tmp_path):

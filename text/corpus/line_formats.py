@@ -9,7 +9,7 @@ from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
 from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
-from text.files import inputs, packings, sources
+from text.files import compression, inputs, sources
 
 # Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
 # tenth of the input is therefore unpacked once and handed out in blocks; smaller ones are
@@ -44,7 +44,7 @@ class LineFormat(TextFormat):
 
     def spans(self, path, size, total):
         """See `TextFormat`."""
-        if packings.is_packed(path):
+        if compression.is_packed(path):
             if size > max(text_format.PIECE_BYTES // 4, total // _MANY_FILES):
                 yield from self._unpacked(path, size)
                 return
@@ -66,7 +66,7 @@ class LineFormat(TextFormat):
 
     def _unpacked(self, path, size):
         start = read = 0
-        with sources.opened(path) as packed, packings.unpacked(path, packed) as file:
+        with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
             try:
                 while True:
                     block = self._block(file)
@@ -76,7 +76,7 @@ class LineFormat(TextFormat):
                     stop, now_read = file.tell(), packed.tell()
                     yield Span(path, start, stop, now_read - read, block)
                     start, read = stop, now_read
-            except packings.DAMAGE:
+            except compression.DAMAGE:
                 pass
         # Its reader will find the damage, and can report the line.
         yield Span(path, start, None, size - read)
@@ -103,7 +103,7 @@ class LineFormat(TextFormat):
 
     def is_sequential(self, path, size):
         """See `TextFormat`."""
-        return packings.is_packed(path)
+        return compression.is_packed(path)
 
     def whole_documents(self, span, size):
         """See `TextFormat`."""

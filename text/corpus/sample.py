@@ -8,7 +8,7 @@ from typing import NamedTuple
 from errors import UserError
 from text.corpus.formats import FORMATS, TextOptions
 from text.corpus.text_format import Span
-from text.files import packings, sources
+from text.files import compression, sources
 
 _BYTES = 4 << 20
 _WINDOWS = 32
@@ -75,7 +75,7 @@ def take(paths: Sequence[str], chosen: TextOptions) -> Sample:
     *begins, total = itertools.accumulate((size for _, size in files), initial=0)
     if not files:
         return Sample([], 0, 0, 0, is_whole=True)
-    any_packed = any(packings.is_packed(path) for path, _ in files)
+    any_packed = any(compression.is_packed(path) for path, _ in files)
     limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
     any_sequential = any(text_format.is_sequential(*file) for file in files)
     number = _PACKED_WINDOWS if any_sequential else _WINDOWS
@@ -132,7 +132,7 @@ def _beginning(path, share, size, block_bytes, unit_end):
     text = bytearray()
     try:
         share, is_end = _unpack(path, share, size, text, unit_end)
-    except packings.DAMAGE:
+    except compression.DAMAGE:
         return (yield Span(path, 0, None, size))  # its reader will say it
     if not is_end:
         del text[text.rfind(unit_end) + len(unit_end) :]
@@ -154,7 +154,7 @@ def _unpack(path, share, size, text, unit_end):
     they end within a block of bzip2's, so that they are those of the text, and where no
     unit ends.
     """
-    with sources.opened(path) as packed, packings.unpacked(path, packed) as file:
+    with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
         while len(text) < _MOST_UNPACKED:
             before = packed.tell()
             block = file.read1(1 << 16)

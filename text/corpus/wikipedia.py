@@ -19,7 +19,7 @@ from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
 from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
-from text.files import inputs, packings, sources
+from text.files import compression, inputs, sources
 
 _CHUNK = 1 << 18
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
@@ -69,7 +69,7 @@ class Wikipedia(TextFormat):
         """See `TextFormat`."""
         _wikitext(path)
         _site(path, sources.status(path))
-        if not packings.is_packed(path):
+        if not compression.is_packed(path):
             # The end of the file stays together.
             starts = range(0, max(size - _TAIL, 1), text_format.PIECE_BYTES)
             yield from _cut(path, starts, size)
@@ -86,7 +86,7 @@ class Wikipedia(TextFormat):
 
     def is_sequential(self, path, size):
         """See `TextFormat`: whether it is packed, and not of many streams."""
-        if not packings.is_packed(path):
+        if not compression.is_packed(path):
             return False
         if not path.endswith(".bz2"):
             return True
@@ -97,7 +97,7 @@ class Wikipedia(TextFormat):
         """See `TextFormat`."""
         start, stop = span.start, span.stop
         end = size if stop is None else stop
-        if not packings.is_packed(span.path):
+        if not compression.is_packed(span.path):
             last = size - _TAIL  # the end of the file stays together
             if start and start > last:
                 return None
@@ -117,7 +117,7 @@ class Wikipedia(TextFormat):
         _site(path, sources.status(path))
         end = 0
         for start, stop in places:
-            if start and packings.is_packed(path):
+            if start and compression.is_packed(path):
                 with sources.opened(path) as file:
                     start = _next_stream(file, max(start, end), size)
             if start is None:
@@ -204,12 +204,12 @@ def _site(path, status):
     Raises UserError if the file does not begin like one.
     """
     del status  # a file that changes is read again
-    with sources.opened(path) as packed, packings.unpacked(path, packed) as file:
+    with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
         try:
             head = file.read(_LONGEST_HEAD)
         except EOFError:  # a small file that was cut off
             head = None
-        except packings.DAMAGE as error:
+        except compression.DAMAGE as error:
             raise _damaged(path, error) from error
     if head is None:
         raise _damaged(path, "it ends too early")
@@ -269,7 +269,7 @@ def _unpacked(path, size):
     """Spans with their text, each of whole pages."""
     start = read = 0
     rest = b""
-    with sources.opened(path) as packed, packings.unpacked(path, packed) as file:
+    with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
         try:
             while chunk := file.read(text_format.PIECE_BYTES):
                 block = rest + chunk
@@ -281,7 +281,7 @@ def _unpacked(path, size):
                 now_read = packed.tell()
                 yield Span(path, start, start + cut, now_read - read, block[:cut])
                 start, read, rest = start + cut, now_read, block[cut:]
-        except packings.DAMAGE as error:
+        except compression.DAMAGE as error:
             raise _damaged(path, error) from error
     yield Span(path, start, None, size - read, rest)
 
@@ -307,7 +307,7 @@ def _chunks(span) -> Iterator[tuple[bytes, bool]]:
         return
     with sources.opened(span.path) as packed:
         packed.seek(span.start)
-        if not packings.is_packed(span.path):
+        if not compression.is_packed(span.path):
             left = sys.maxsize if span.stop is None else span.stop - span.start
             while chunk := packed.read(min(left, _CHUNK) or _CHUNK):
                 yield chunk, left > 0
@@ -316,13 +316,13 @@ def _chunks(span) -> Iterator[tuple[bytes, bool]]:
         try:
             if span.stop is not None:
                 streams = packed.read(span.stop - span.start)
-                with packings.unpacked(span.path, io.BytesIO(streams)) as file:
+                with compression.unpacked(span.path, io.BytesIO(streams)) as file:
                     while chunk := file.read(_CHUNK):
                         yield chunk, True
-            with packings.unpacked(span.path, packed) as file:
+            with compression.unpacked(span.path, packed) as file:
                 while chunk := file.read(_CHUNK):
                     yield chunk, span.stop is None
-        except packings.DAMAGE as error:
+        except compression.DAMAGE as error:
             raise _damaged(span.path, error) from error
 
 

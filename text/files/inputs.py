@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from errors import UserError
-from text.files import packings, sources
+from text.files import compression, sources
 
 STANDARD_INPUT = "-"
 MB = 10**6
@@ -16,7 +16,7 @@ MAX_LINE_HELP = (
     "Refuse lines of more MB than this. A line is held in memory as a whole and takes "
     "about eight times its size. Raise it for larger documents in one line."
 )
-PACKED = f"plain, {packings.ONE_OF_THEM}"  # what a file may be, for flags
+PACKED = f"plain, {compression.ONE_OF_THEM}"  # what a file may be, for flags
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -108,7 +108,7 @@ def lines(
                 f"{name(path)}:{number + lines_before(path, start)}: not UTF-8{what} (byte "
                 f"0x{byte:02x} after {error.start} bytes of the line); {convert}"
             ) from error
-        except packings.DAMAGE as error:
+        except compression.DAMAGE as error:
             number += 1 + lines_before(path, start)
             raise UserError(
                 f"{path}:{number}: the compressed data is damaged ({error}); compress or "
@@ -143,7 +143,7 @@ def name(path: str) -> str:
 def _open(path):
     if path == STANDARD_INPUT:
         return contextlib.nullcontext(sys.stdin.buffer)
-    return packings.unpacked(path, sources.opened(path))
+    return compression.unpacked(path, sources.opened(path))
 
 
 def lines_before(path: str, position: int) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from absl import logging
 
 from errors import UserError
-from text.files import inputs, packings
+from text.files import compression, inputs
+from text.progress import count
 
 FORMS = ("tsv", "csv", "jsonl")
 _ABSENT = object()
@@ -56,7 +57,7 @@ def read(
 
 def form_of(path: str) -> str | None:
     """The format that a file's name indicates; it may be packed."""
-    suffix = os.path.splitext(packings.without_suffix(path.lower()))[1].removeprefix(
+    suffix = os.path.splitext(compression.without_suffix(path.lower()))[1].removeprefix(
         "."
     )
     suffix = {"json": "jsonl"}.get(suffix, suffix)
@@ -169,7 +170,7 @@ def _table(path, lines, header, skip_bad_lines):
             continue
         if len(cells) != len(names):
             raise UserError(
-                f"{path}:{number}: {len(cells)} columns, but the first line has "
+                f"{path}:{number}: {count(len(cells), 'column')}, but the first line has "
                 f"{len(names)}; fix or remove the line"
             )
         yield number, dict(zip(names, cells, strict=True))
@@ -187,9 +188,9 @@ def _table(path, lines, header, skip_bad_lines):
 
 def _check_names(names, where):
     repeated = [
-        f"{count} columns have the name {name!r}"
-        for name, count in sorted(collections.Counter(names).items())
-        if count > 1
+        f"{number} columns have the name {name!r}"
+        for name, number in sorted(collections.Counter(names).items())
+        if number > 1
     ]
     if repeated:
         raise UserError(

@@ -218,15 +218,22 @@ def _working(settings, num_workers, share):
         stages.forget()
 
 
+_FULL = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is reached; free some space",
+    errno.EFBIG: "a file is longer than is allowed here; raise the limit (ulimit -f)",
+}
+
+
 @contextlib.contextmanager
 def _disk_full_explained(folder):
     try:
         yield
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _FULL:
             raise
         raise OSError(
             error.errno,
-            "the disk is full; free some space and run the same command again to continue",
+            f"{_FULL[error.errno]} and run the same command again to continue",
             os.path.dirname(os.path.abspath(folder.path)),
         ) from error

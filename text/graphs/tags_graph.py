@@ -19,7 +19,7 @@ from text.tasks import tags
 # === Rows ============================================================================
 
 
-class Around(NamedTuple):
+class Context(NamedTuple):
     """The text around the words in their document, string [b]; spaces separate words."""
 
     before: tf.Tensor
@@ -41,7 +41,7 @@ def label(
     predict: Callable[[dict], dict],
     words: tf.Tensor,
     max_seq_length: int,
-    around: Around | None = None,
+    context: Context | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The network's label for each word, taken from its first piece.
 
@@ -49,16 +49,16 @@ def label(
         predict: input_ids, input_mask, segment_ids, int32 [rows, s] -> logits, float32
             [rows, s, labels].
         words: string [b, n].
-        around: rows are filled with words around a sentence, from its request and from
+        context: rows are filled with words around a sentence, from its request and from
             these, which are not labeled; None: every sentence is alone in its rows.
     Returns:
         labels int32 [b, n], 0 for empty words; their probabilities float32 [b, n].
     """
     first, document = 0, words
-    if around is not None:
+    if context is not None:
         # A row takes no more words on either side, because each has at least one piece.
-        before = _split(around.before)[:, 2 - max_seq_length :].to_tensor()
-        after = _split(around.after)[:, : max_seq_length - 2].to_tensor()
+        before = _split(context.before)[:, 2 - max_seq_length :].to_tensor()
+        after = _split(context.after)[:, : max_seq_length - 2].to_tensor()
         end = tf.fill([tf.shape(words)[0], 1], "")
         first = tf.shape(before)[1] + 1
         document = tf.concat([before, end, words, end, after], axis=1)
@@ -68,7 +68,7 @@ def label(
     asked = (column >= 0) & (column < tf.shape(words, tf.int64)[1])
     rows_of_words = windows(
         tf.cast(pieces.row_splits, tf.int32),
-        sentences(document, cells, asked, in_context=around is not None),
+        sentences(document, cells, asked, in_context=context is not None),
         max_seq_length - 2,
     )
     batch, places = rows(tokenizer, pieces, rows_of_words, max_seq_length)

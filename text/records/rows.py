@@ -56,12 +56,14 @@ class Row:
             sequences at once.
         labels: values of the task's fields, unpadded: arrays may be shorter.
         notes: what scoring needs to know about the row; never written.
+        blanks: how many of its tokens are [UNK] because they are spaces.
     """
 
     input_ids: list
     segment_ids: list
     labels: Mapping[str, object] = dataclasses.field(default_factory=dict)
     notes: object = None
+    blanks: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

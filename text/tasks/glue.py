@@ -1,13 +1,17 @@
 """Lists the tasks of GLUE and XNLI with their files, columns, labels and scores."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from errors import UserError
+from text.files import tables
 
 
 class Table(NamedTuple):
     """A file and the columns to take, by name, or by number if it has no header.
 
-    In JSON, "labels.score" is the score within labels.
+    In JSON, "labels.score" is the score within labels. `rows` makes rows of these columns
+    of a line, where it is not one itself.
     """
 
     file: str
@@ -17,6 +21,30 @@ class Table(NamedTuple):
     header: bool = True
     where: tuple[str, str] | None = None  # column and value of the lines to use
     more_files: tuple[str, ...] = ()  # with the same columns
+    rows: Callable[[Mapping], Iterable[Mapping]] | None = None
+
+    def read(
+        self, path: str, *, skip_bad_lines: bool = False
+    ) -> Iterator[tuple[str, Mapping]]:
+        """Yields rows, each with its place in the file.
+
+        Raises:
+            UserError: a line is not of this form.
+        """
+        lines = tables.read(path, self.header, skip_bad_lines=skip_bad_lines)
+        for number, values in lines:
+            where = f"{path}:{number}"
+            if self.rows is None:
+                yield where, values
+                continue
+            try:
+                found = list(self.rows(values))
+            except (LookupError, TypeError, AttributeError) as error:
+                raise UserError(
+                    f"{where}: is not a line of this task ({error!r}); check --task_name "
+                    "and --data_dir"
+                ) from error
+            yield from ((where, row) for row in found)
 
 
 class DataSet(NamedTuple):

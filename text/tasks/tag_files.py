@@ -12,8 +12,8 @@ A line may also hold a character instead of a word. If it is a space, a tab foll
     은<TAB>JX
      <TAB>O
 
-Files that begin like KLUE-NER's, with `## ... : ...`, also have comments: lines that begin
-with `##`.
+Files that begin like KLUE-NER's, with `## ... : ...` or `## klue-ner...`, also have
+comments: lines that begin with `##`.
 
 Source of CoNLL-U: https://universaldependencies.org/format.html.
 """
@@ -24,11 +24,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from errors import UserError
+from text.files import compression
+from text.progress import count
 from text.tasks import tags
 
 _DOCUMENT = "-DOCSTART-"
 _CELL = re.compile("[^ \t]+")
-_COMMENTS = re.compile("## .+ : ")  # in the first line: `## 토큰 구분자 : \n`
+# In the first line: `## 토큰 구분자 : \n`, or a sentence's if these lines were removed.
+_COMMENTS = re.compile("## (.+ : |klue-ner)")
 
 
 # === Sentences =======================================================================
@@ -135,17 +138,17 @@ class Columns(NamedTuple):
             yield f"{kept}{separator}{tag}" + "\r" * line.endswith("\r")
 
     def _blocks(self, lines, path):
-        document, block, head = 0, [], None
-        for number, _, cells in _numbered(itertools.chain(lines, [""])):
+        document, block, first, head = 0, [], "", None
+        for number, line, cells in _numbered(itertools.chain(lines, [""])):
             if cells is None:  # a comment
                 continue
             if cells and not self._begins_document(cells):
                 where = f"{path}:{number}"
-                head = head or cells
+                first, head = (first, head) if head else (line, cells)
                 if len(cells) != len(head):
                     raise UserError(
-                        f"{where}: {len(cells)} columns, but the first line has "
-                        f"{len(head)}; fix the line{_hint(head)}"
+                        f"{where}: {count(len(cells), 'column')}, but the first line has "
+                        f"{len(head)}; {_remedy(line, first)}"
                     )
                 block.append(self._word(number, cells, where))
                 continue
@@ -160,9 +163,11 @@ class Columns(NamedTuple):
         if self.tag is not None:
             tag = _cell(cells, self.tag, "tag", where)
             if (self.tag - self.word) % len(cells) == 0:
+                only = " (the only one)" if len(cells) == 1 else ""
                 raise UserError(
-                    f"{where}: the column of the tag is that of the word ({tag!r}); check "
-                    "--word_column and --tag_column"
+                    f"{where}: the column of the tag is that of the word ({tag!r}){only}; "
+                    "separate columns by spaces or tabs, and check --word_column and "
+                    "--tag_column"
                 )
         return _Word(number, text.removeprefix(self.prefix), tag)
 
@@ -190,17 +195,34 @@ def _cells(line):
     return [] if cells == ["\ufeff"] else cells  # left over from joining files
 
 
-def _hint(cells):
-    if not cells[0].startswith("#"):
-        return ""
-    return ", or pass --tag_column=upos or xpos if this is CoNLL-U"
+def _remedy(line, first):
+    """What to do with a line that has not as many columns as the first one.
+
+    Args:
+        line, first: as they are in the file.
+    """
+    if first.startswith("##"):
+        return "remove the comments, lines that begin with ##"
+    for some in (line, first):
+        fields = some.rstrip("\r").split("\t")
+        if len(fields) > 1 and "" in fields:
+            return "a column between tabs is empty; fill it in"
+        if cut := [
+            field for field in fields if len(fields) > 1 < len(field.split(" "))
+        ]:
+            return f"spaces separate columns, too; remove that in {cut[0]!r}"
+    if line.startswith("  "):
+        return "a token that is a space needs a tab after it"
+    if first.startswith("#"):
+        return "fix the line, or pass --tag_column=upos or xpos if this is CoNLL-U"
+    return "fix the line"
 
 
 def _cell(cells, column, what, where):
     if not -len(cells) <= column < len(cells):
         raise UserError(
-            f"{where}: {len(cells)} columns, but --{what}_column={column}; columns count "
-            "from 0, or from the end with -1"
+            f"{where}: {count(len(cells), 'column')}, but --{what}_column={column}; "
+            "columns count from 0, or from the end with -1"
         )
     return cells[column]
 
@@ -273,8 +295,8 @@ class Conllu(NamedTuple):
         fields = line.split("\t")
         if len(fields) != len(CONLLU):
             raise UserError(
-                f"{where}: {len(fields)} columns; a line of CoNLL-U has {len(CONLLU)}, "
-                "separated by tabs; fix the line"
+                f"{where}: {count(len(fields), 'column')}; a line of CoNLL-U has "
+                f"{len(CONLLU)}, separated by tabs; fix the line"
             )
         if "" in fields:
             raise UserError(
@@ -291,3 +313,40 @@ class Conllu(NamedTuple):
                 "line between sentences"
             )
         return fields
+
+
+# === Which of them ===================================================================
+
+TAGS = ("upos", "xpos")  # the columns of tags of CoNLL-U, by name
+
+
+def layout_of(
+    path: str, word_column: int, tag_column: str, prefix: str, has_tags: bool
+) -> Columns | Conllu:
+    """The layout of a file, from its name and from the flags of the columns.
+
+    Args:
+        tag_column: a number, or one of TAGS.
+        has_tags: whether to read them.
+    Raises:
+        UserError: the file is CoNLL-U, and the flags do not fit.
+    """
+    is_conllu = compression.without_suffix(path).endswith(".conllu")
+    if tag_column not in TAGS and not is_conllu:
+        return Columns(word_column, int(tag_column) if has_tags else None, prefix)
+    if word_column:
+        raise UserError(
+            f"{path}: CoNLL-U has its words in the column form; remove --word_column"
+        )
+    if tag_column in TAGS:
+        column = CONLLU.index(tag_column)
+    elif tag_column == "-1":
+        raise UserError(f"{path}: is CoNLL-U; pass --tag_column=upos or xpos")
+    elif not -len(CONLLU) <= int(tag_column) < len(CONLLU):
+        raise UserError(
+            f"--tag_column={tag_column}: {path} is CoNLL-U and has {len(CONLLU)} columns, "
+            "counted from 0, or from the end with -1; pass upos or xpos"
+        )
+    else:
+        column = int(tag_column) % len(CONLLU)
+    return Conllu(column, prefix, has_tags)

@@ -28,7 +28,7 @@ class Pieces:
         self.tokenizer = tokenizer
         self.most = most
         self.counts = counts
-        self._last = None, None  # the last document, and its pieces
+        self._document = self._pieces_of_document = None
 
     def of_document(self, words: tuple[str, ...]):
         """Same as `of`, once for all consecutive sentences of a document.
@@ -36,9 +36,9 @@ class Pieces:
         A document is recognized by identity: hashing all of its words for each of its
         sentences would take longer than everything else.
         """
-        if self._last[0] is not words:
-            self._last = words, self.of(words)
-        return self._last[1]
+        if self._document is not words:
+            self._document, self._pieces_of_document = words, self.of(words)
+        return self._pieces_of_document
 
     def of(self, words: Iterable[str]) -> tuple[list[list[int]], np.ndarray]:
         """The pieces of each word; and the number of pieces before each, and in total."""

@@ -31,6 +31,13 @@ def is_tag(text: str) -> bool:
     return text == OUTSIDE or re.fullmatch("[BIES](-.+)?", text) is not None
 
 
+def hint(text: str) -> str:
+    """What to write for a tag of BILOU, for the end of a message."""
+    if not re.fullmatch("[LU]-.+", text):
+        return ""
+    return " (of BILOU, write E- for L- and S- for U-)"
+
+
 def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities that tags mark, as conlleval reads them.
 

@@ -12,7 +12,7 @@ from errors import UserError
 from text.graphs import tags_graph
 from text.tasks import tags
 from text.tasks.tag_files import Sentence
-from training.finetuning.tag_scheme import TagScheme
+from training.finetuning.tag_scheme import SPACE, TagScheme
 from training.finetuning.task import Judgement
 
 _NO_ENTITY = "no entity"
@@ -55,9 +55,9 @@ class Entities(TagScheme):
                 if not tags.is_tag(tag):
                     raise UserError(
                         f"{path}:{line}: {tag!r} is not a tag of an entity; these are O "
-                        "outside of entities and begin with B-, I-, E- or S- inside; "
-                        "check --tag_column, or pass --tag_scheme=none to train for any "
-                        "tags"
+                        "outside of entities and begin with B-, I-, E- or S- inside"
+                        f"{tags.hint(tag)}; check --tag_column, or pass "
+                        "--tag_scheme=none to train for any tags"
                     )
         self.learn_characters(sentences, split)
         self.name = self.name or tags.detect(one.tags for one in sentences)
@@ -132,6 +132,7 @@ class Entities(TagScheme):
                     "stop": stop,
                 }
                 for kind, start, stop in found
+                if list(words[start:stop]) != [SPACE]
             ],
         }
 

@@ -9,16 +9,19 @@ import sys
 import numpy as np
 
 import options
-from training.backend import tf
+from training.backend import keras, tf
 from training.run import checks, distribution, loop, report
-from training.storage import checkpoint, run_folder
+from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
+from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
+from modeling.objectives import low_rank
+from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
-from text.progress import Progress
+from text.progress import Progress, count
 from training.finetuning.options import FineTuningOptions
-from training.finetuning.sets import Sets
+from training.finetuning.sets import Set, Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
@@ -135,10 +138,12 @@ class Experiment:
                 flags.gradient_accumulation_steps,
             )
             if not self.num_train_steps(trial):
+                most = int(self.num_examples * trial.num_train_epochs)
                 raise UserError(
-                    f"{self.num_examples} training examples do not fill a "
-                    f"batch of --train_batch_size={trial.train_batch_size} in "
-                    f"{trial.num_train_epochs:g} epochs; lower it"
+                    f"{count(self.num_examples, 'training example')} in "
+                    f"{count(trial.num_train_epochs, 'epoch')}: not enough for a batch of "
+                    f"--train_batch_size={trial.train_batch_size}; pass {max(most, 1)} or "
+                    "less, or more --num_train_epochs"
                 )
 
     def _report(self, directory, total_steps, batch_size):
@@ -170,6 +175,17 @@ class Experiment:
         objective = flags.with_lstm(self.task.objective())
         if flags.lm_loss_weight:
             objective = WithLanguageModel(objective, flags.lm_loss_weight)
+        if flags.do_train and flags.freeze_layers is not None:
+            objective = FrozenLayers(objective, flags.freeze_layers)
+        adapts = flags.do_train and flags.lora_rank
+        if adapts:
+            objective = low_rank.LowRank(
+                objective,
+                rank=flags.lora_rank,
+                alpha=flags.low_rank_alpha,
+                targets=flags.lora_targets,
+                base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
+            )
         checks.check_objective(flags, objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
@@ -191,8 +207,14 @@ class Experiment:
             lambda: objective.network(self.config, seed=trial.seed, dtype=flags.dtype),
             objective,
             settings,
+            **({"borrowed": low_rank.borrowed} if adapts else {}),
         )
         self.log.say(trainer.description)
+        if adapts:
+            encoder = trainer.model.encoder
+            weights = {v.path: v for v in encoder.weights if not v.trainable}
+            required = self._required(trainer)
+            checkpoint.load(weights, flags.init_checkpoint, required, encoder.scope)
         return trainer
 
     def run(
@@ -272,9 +294,25 @@ class Experiment:
             path = os.path.join(directory, run_folder.TASK)
             run_folder.write_file(path, content)
             run_folder.write_vocabulary(directory, self.task.tokenizer)
+            if flags.lora_rank:
+                adapters.write_note(directory, self._adapter_note)
 
         is_taken_up = bool(run_folder.steps(directory))
         run.prepare(trainer, write)
+
+    @functools.cached_property
+    def _adapter_note(self):
+        flags = self.flags
+        with keras.StatelessScope(initialize_variables=False):
+            scope = make_encoder(self.config).scope
+        scope = [scope] if isinstance(scope, str) else list(scope)
+        base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))
+        return adapters.Note(
+            base=adapters.place_of(flags.init_checkpoint),
+            base_sha256=adapters.digest(base),
+            scope=scope,
+            alpha=flags.low_rank_alpha,
+        )
 
     def _script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
@@ -293,7 +331,7 @@ class Experiment:
         """Begins or resumes a training, or loads the weights to use."""
         if run.identity is not None:
             required = self._required(trainer)
-        elif run_folder.best_of(run.directory):
+        elif run_folder.best_of(run.directory) or adapters.is_noted(run.directory):
             load(trainer, checkpoint.resolve(run.directory), self.log)
             return
         else:
@@ -326,9 +364,9 @@ class Experiment:
 
     def _required(self, trainer):
         """The names of the variables that a training may not begin at random."""
-        if self.flags.init_encoder_only:
-            return trainer.model.encoder.required
-        return trainer.model.required
+        model = trainer.model
+        required = model.encoder if self.flags.init_encoder_only else model
+        return tuple(name for name in required.required if not adapters.are_in([name]))
 
     # --- Training --------------------------------------------------------------------
 
@@ -346,15 +384,24 @@ class Experiment:
                 lambda first, part: batches(first_batch=first, part=part),
                 stopping.evaluate if trainer.settings.eval_every_steps else None,
                 stopping.enough,
-                announce=lambda: run.log.say(f"{total} updates of {rows} rows"),
+                announce=lambda: run.log.say(self._plan(data, total, rows)),
             )
         except loop.NotFiniteError as error:
             raise DivergedError(
-                f"loss or gradient was not finite in {error.count} consecutive updates, "
-                f"starting at step {error.step}; lower --learning_rate, or check the "
-                "training set for numbers that are not finite"
+                "loss or gradient was not finite in "
+                f"{count(error.count, 'consecutive update')}, starting at step "
+                f"{error.step}; lower --learning_rate, or check the training set for "
+                "numbers that are not finite"
             ) from error
         stopping.take_best()
+
+    def _plan(self, data: Set, updates: int, batch_size: int) -> str:
+        text = f"{count(updates, 'update')} of {count(batch_size, 'row')}"
+        if len(data.file) > self.num_examples:
+            examples = count(self.num_examples, "example")
+            rows = count(len(data.file), "row")
+            text += f"; an epoch counts the {examples}, not the {rows} made of them"
+        return text
 
     # --- Prediction ------------------------------------------------------------------
 

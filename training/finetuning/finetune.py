@@ -16,9 +16,10 @@ import numpy as np
 
 from training import metrics
 from training.run import distribution, implied_flags, loop
-from training.storage import run_folder
+from training.storage import adapters, model_card, run_folder
 from errors import UserError
 from serving import export, predictor
+from text.progress import count
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
@@ -102,8 +103,8 @@ def _single(
         experiment.train(run, trainer, trial)
         if experiment.is_small:
             experiment.log.say(
-                f"with only {experiment.num_examples} training examples, another --seed "
-                "may score quite differently; --num_trials=5 shows how much"
+                f"with only {count(experiment.num_examples, 'training example')}, another "
+                "--seed may score quite differently; --num_trials=5 shows how much"
             )
     return trainer
 
@@ -209,7 +210,9 @@ def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
 def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
     """Exports the model; checks it on the task's samples and on examples already read."""
     product = _product(experiment, trainer)
-    folder = export.save(experiment.flags.output_dir, product)
+    output_dir = experiment.flags.output_dir
+    card = model_card.of_export(output_dir, product)
+    folder = export.save(output_dir, product, card)
     experiment.log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers to "
         f"{len(product.requests)} requests"
@@ -222,7 +225,7 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
         lambda: trainer.evaluated_as.network(
             experiment.config, dtype=flags.export_dtype
         ),
-        trainer.weights,
+        adapters.without(trainer.weights, flags.low_rank_alpha),
     )
     split = task.test_sets[0]
     known = []

@@ -21,6 +21,7 @@ from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
 from text.records.rows import Field
 from text.tasks.glue import DataSet
+from training.finetuning.calibration import Calibration
 
 MOST_NAMED = 20  # labels that the log counts and that messages list
 _NO_LABEL = "(no label)"
@@ -49,6 +50,7 @@ class Labels(abc.ABC):
         form: of the answers; one of `forms.FORMS`.
         field_name, field: the field of a row that holds the label.
         unlabelled: values that mean "no label" in a test set.
+        calibration: of the probabilities in answers.
     """
 
     names: tuple[str, ...] | None = None
@@ -56,6 +58,7 @@ class Labels(abc.ABC):
     field_name = "label_ids"
     field = Field("int64")
     unlabelled: tuple = (None, "")
+    calibration = Calibration()
 
     @abc.abstractmethod
     def read(self, value: object, where: str):
@@ -283,7 +286,7 @@ class OneClass(Labels):
         ]
 
     def _probabilities(self, logits):
-        return metrics.softmax(logits)
+        return metrics.softmax(self.calibration.scaled(logits))
 
     def _chosen(self, row):
         return self.names[int(np.argmax(row))]
@@ -295,7 +298,7 @@ class OneClass(Labels):
     def _served(self, logits, names):
         return {
             "predicted": tf.gather(self.names, tf.argmax(logits, axis=1)),
-            "probabilities": tf.nn.softmax(logits),
+            "probabilities": tf.nn.softmax(self.calibration.scaled(logits)),
         }
 
     def compare(self, label, answer):
@@ -350,7 +353,7 @@ class SeveralClasses(OneClass):
         return tasks.MultiLabel(len(self.names))
 
     def predict(self, logits):
-        return (logits > 0).astype(int)
+        return (logits > (self.calibration.cuts or 0)).astype(int)
 
     def trivial_score(self, gold, metric, score):
         # Micro F1 of always answering the k most frequent classes, for the best k.
@@ -359,15 +362,20 @@ class SeveralClasses(OneClass):
         return float(np.max(2 * np.cumsum(counts) / (flags + counts.sum())))
 
     def _probabilities(self, logits):
-        return metrics.sigmoid(logits)
+        return metrics.sigmoid(self.calibration.scaled(logits))
 
     def _chosen(self, row):
-        return [name for name, p in zip(self.names, row, strict=True) if p > 0.5]
+        thresholds = self.calibration.thresholds or [0.5] * len(row)
+        parts = zip(self.names, row, thresholds, strict=True)
+        return [name for name, p, least in parts if p > least]
 
     def _served(self, logits, names):
-        probabilities = tf.sigmoid(logits)
+        probabilities = tf.sigmoid(self.calibration.scaled(logits))
+        cuts = self.calibration.cuts
+        # Not by thresholds, because float32 has few probabilities near 1.
+        has = logits > tf.constant(cuts, tf.float32) if cuts else probabilities > 0.5
         return {
-            "predicted": tf.where(probabilities > 0.5, names, ""),
+            "predicted": tf.where(has, names, ""),
             "probabilities": probabilities,
         }
 

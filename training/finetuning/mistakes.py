@@ -95,12 +95,14 @@ def _worst(judgements) -> str:
         (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.error
     )
     shown = wrong[:_MOST_MISTAKES]
-    number = count(len(wrong), "mistake")
+    # A sentence of tagged words is judged as a whole.
+    judged = "sentence" if any(j.pairs for j in judgements) else "answer"
+    number = count(len(wrong), "wrong sentence" if judged == "sentence" else "mistake")
     if len(shown) < len(wrong):
         number = f"The {len(shown)} worst of {number}"
     elif len(wrong) > 1:
         number = f"All {number}"
-    answers = count(len(judgements), "answer")
+    answers = count(len(judgements), judged)
     order = ", the worst first" * (len(wrong) > 1)
     return (
         f"<h3>{number} in {answers}{order}</h3>\n"

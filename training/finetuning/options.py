@@ -64,6 +64,40 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
         at_most=1,
     )
 
+    freeze_layers: int | None = options.field(
+        None,
+        help="Train neither the embeddings nor this many layers above them; 0 freezes the "
+        "embeddings alone. Saves time and memory.",
+        at_least=0,
+        identity=True,
+        only_for={"features": options.ABSENT},
+    )
+
+    lora_rank: int | None = options.field(
+        None,
+        help="Train, of the encoder, only a product of two matrices of this rank for each "
+        "kernel in --lora_targets, which is added to it. Checkpoints contain these and the "
+        "head, so that resuming needs the same --init_checkpoint.",
+        at_least=1,
+        identity=True,
+        only_for={"features": options.ABSENT, "freeze_layers": options.ABSENT},
+    )
+    lora_alpha: float | None = options.field(
+        None,
+        help="Factor of the products, times the rank; by default, the rank.",
+        above=0,
+        identity=True,
+        only_for={"lora_rank": options.GIVEN},
+    )
+    lora_targets: list[str] = options.field(
+        ["query", "value"],
+        help="Dense layers of the encoder, by the end of their names, such as query, key, "
+        "value, attention/output/dense, intermediate/dense or output/dense.",
+        distinct=True,
+        identity=True,
+        only_for={"lora_rank": options.GIVEN},
+    )
+
     log_every_steps: int = options.field(50, help="Updates between reports.")
     num_trials: int = options.field(
         1,
@@ -154,6 +188,12 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
             raise UserError(
                 f"--features={self.features}: a frozen encoder needs --init_checkpoint"
             )
+        for name in ("freeze_layers", "lora_rank"):
+            value = getattr(self, name)
+            if value is not None and self.do_train and not self.init_checkpoint:
+                raise UserError(
+                    f"--{name}={value}: frozen layers need --init_checkpoint"
+                )
         no_training_set = getattr(self, "train_file", None) == ""
         if self.do_train and no_training_set and not self.unlabeled_file:
             raise UserError(
@@ -185,6 +225,11 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
             range(self.seed, self.seed + self.num_trials),
         )
         return [Trial(*values) for values in dict.fromkeys(product)]
+
+    @property
+    def low_rank_alpha(self) -> float:
+        """The factor of low-rank products, times their rank; 0 without any."""
+        return self.lora_alpha or self.lora_rank or 0.0
 
     def files(self) -> list[str]:
         teacher = [self.distill_from] if self.distill_from else []
@@ -232,10 +277,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
         Raises:
             UserError: it makes a network that cannot have any.
         """
-        from modeling.objectives.tasks import TaskObjective
-
         if self.lstm:
-            if not isinstance(objective, TaskObjective):
+            if not hasattr(objective, "with_layers"):
                 raise UserError(
                     f"--lstm_layers: {type(objective).__name__} makes its own network, "
                     "without BiLSTM layers; remove the flag"

@@ -15,7 +15,7 @@ from training.run import loop
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from text.files import anywhere
-from text.progress import duration
+from text.progress import count, duration
 from training.finetuning.experiment import DivergedError, Experiment
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.stopping import load
@@ -31,7 +31,7 @@ def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Traine
         run: of the search.
     """
     flags, task = experiment.flags, experiment.task
-    experiment.log.say(f"comparing {len(trials)} runs by {task.metric}")
+    experiment.log.say(f"comparing {count(len(trials), 'run')} by {task.metric}")
     experiment.prepare(run)
     done = []
     for number, trial in enumerate(trials, start=1):
@@ -200,7 +200,7 @@ def _report_search(experiment: Experiment, summary: dict) -> None:
         say(f"{len(degenerate)} of {len(runs)} runs {why}: {', '.join(degenerate)}")
     if experiment.is_small:
         say(
-            f"with only {experiment.num_examples} training examples, scores vary widely "
-            "between seeds, and the best of several runs is too optimistic; compare means, "
-            "and rely on a test set"
+            f"with only {count(experiment.num_examples, 'training example')}, scores vary "
+            "widely between seeds, and the best of several runs is too optimistic; compare "
+            "means, and rely on a test set"
         )

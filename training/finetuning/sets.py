@@ -271,9 +271,10 @@ def _sha256(path):
 def _tokens_of(row, num_choices, unknown):
     """How many tokens a row has, and how many of them are unknown."""
     sequences = row.input_ids if num_choices else [row.input_ids]
+    number = sum(int(np.sum(np.equal(ids, unknown))) for ids in sequences)
     return {
-        "tokens": sum(map(len, sequences)),
-        "unknown": sum(int(np.sum(np.equal(ids, unknown))) for ids in sequences),
+        "tokens": sum(map(len, sequences)) - row.blanks,
+        "unknown": number - row.blanks,
     }
 
 

@@ -11,7 +11,12 @@ from training.storage import checkpoint, run_folder
 def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
     """Loads the weights of a finished training into a trainer, and logs their step."""
     scope = trainer.model.encoder.scope
-    checkpoint.load(trainer.weights, prefix, required="", scope=scope)
+    if len(trainer.saved_weights) == len(trainer.weights):
+        checkpoint.load(trainer.weights, prefix, required="", scope=scope)
+    else:
+        stored = checkpoint.read_stored(prefix, trainer.saved_weights)
+        for name, value in stored.items():
+            trainer.weights[name].assign(value)
     trainer.progress.step = int(checkpoint.read(prefix, ["global_step"])["global_step"])
     log.say(f"using the weights of step {trainer.progress.step}, from {prefix}")
 

@@ -22,6 +22,7 @@ import tensorflow as tf
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from text.files import anywhere, hub
+from training.interchange import peft
 from training.interchange.adapter import Adapter
 from training.interchange.hugging_face_task import SEVERAL_LABELS
 from training.interchange.table import ADAPTERS, WEIGHTS, adapter_of
@@ -72,8 +73,8 @@ class _Stored(NamedTuple):
 
 
 def is_weights(path: str) -> bool:
-    """Whether this is the path of a safetensors file."""
-    return path.endswith(".safetensors")
+    """Whether this is the path of a model's safetensors file."""
+    return path.endswith(".safetensors") and not peft.is_weights(path)
 
 
 def find(directory: str) -> str | None:

@@ -12,18 +12,19 @@ import numpy as np
 from training import metrics
 from training.backend import tf
 from training.run import loop
+from training.storage import model_card
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from modeling.objectives.next_token import LastTokenModel
 from modeling.objectives.replaced_tokens import DiscriminatorModel
 from modeling.objectives.text_to_text import Generation
 from serving import export, forms
-from text.graphs import as_text_graph, masks_graph
+from text.graphs import as_text_graph, mask_tokens_graph
 from text.graphs.packing_graph import pack
 from text.graphs.row_chunks import run_in_chunks
 from text.instances import packing
 from text.records import rows
-from text.tasks import as_text, masks
+from text.tasks import as_text, mask_tokens
 from text.tokenizers.tokenizer import Tokenizer
 
 _TOP_K = 5
@@ -124,7 +125,8 @@ class TextExport(abc.ABC):
             outputs=export.predict(self.model, some),
             formats=self.wanted.formats,
         )
-        return export.save(output_dir, product)
+        card = model_card.of_export(output_dir, product)
+        return export.save(output_dir, product, card)
 
     def best_tokens(self, logits: np.ndarray) -> list[list[dict]]:
         """The most probable tokens and their probabilities for logits [n, vocab_size]."""
@@ -192,7 +194,7 @@ class MasksExport(TextExport):
         return [i for i, id in enumerate(ids) if id == self.vocabulary.mask_id]
 
     def row(self, text):
-        ids, segments = self._packed(masks.encode(self.tokenizer, text))
+        ids, segments = self._packed(mask_tokens.encode(self.tokenizer, text))
         positions = np.zeros(self._most, np.int64)
         found = self._masks(ids)[: self._most]
         positions[: len(found)] = found
@@ -212,7 +214,7 @@ class MasksExport(TextExport):
         return [{"masks": self._filled(text)} for text in self.samples]
 
     def _filled(self, text):
-        ids, segments = self._packed(masks.encode(self.tokenizer, text))
+        ids, segments = self._packed(mask_tokens.encode(self.tokenizer, text))
         positions = self._masks(ids)
         if not positions:
             return []
@@ -230,7 +232,7 @@ class MasksExport(TextExport):
         return {name: np.stack([each[name] for each in pooled]) for name in pooled[0]}
 
     def serve(self, tokenizer, predict, text):
-        ids = masks_graph.encode(tokenizer, text)
+        ids = mask_tokens_graph.encode(tokenizer, text)
         batch = pack(tokenizer, ids, None, self.max_seq_length)
         is_mask = tf.equal(batch["input_ids"], tokenizer.mask_id)
         columns = tf.zeros_like(batch["input_ids"]) + tf.range(tf.shape(is_mask)[1])

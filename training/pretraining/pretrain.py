@@ -19,6 +19,7 @@ from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from serving import export_folder
 from text.instances.table import RowOptions
+from text.progress import count
 from text.records import descriptions, reading, shards
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
@@ -287,8 +288,9 @@ def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
     )
     some = ", ".join(f"{file}: record {number}" for file, number in places[:3])
     return UserError(
-        f"loss or gradient was not finite in {error.count} consecutive updates, starting "
-        f"at step {error.step}; the batch of that step ({some} ...) is in {path}; lower "
+        "loss or gradient was not finite in "
+        f"{count(error.count, 'consecutive update')}, starting at step "
+        f"{error.step}; the batch of that step ({some} ...) is in {path}; lower "
         "--learning_rate, or fix these records"
     )
 

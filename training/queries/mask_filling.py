@@ -13,7 +13,7 @@ from modeling.objectives import masked_lm
 from modeling.objectives.table import OBJECTIVES
 from text.instances import packing
 from text.records.rows import static_lengths
-from text.tasks import masks
+from text.tasks import mask_tokens
 from text.tokenizers.tokenizer import Tokenizer
 from training.run.implied_flags import ModelFlags
 
@@ -78,7 +78,7 @@ def encode(
         UserError: there is no [MASK], or the text is too long.
     """
     vocabulary = tokenizer.vocabulary
-    ids, segments = packing.join(vocabulary, masks.encode(tokenizer, text))
+    ids, segments = packing.join(vocabulary, mask_tokens.encode(tokenizer, text))
     positions = [i for i, id in enumerate(ids) if id == vocabulary.mask_id]
     if not positions:
         raise UserError(

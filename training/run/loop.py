@@ -12,15 +12,15 @@ The loop knows no task, only the contract in modeling/objectives/objective.py.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from training.backend import keras, tf
 from training.run import compiler, distribution, report, stops
 from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
-from modeling.optimizers import adam
+from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
-from text.progress import clear
+from text.progress import clear, count
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -83,6 +83,8 @@ class Trainer:
         objective: what to learn.
         settings: the run's numbers.
         steps: (batch, seed) -> batch, before anything else sees it, such as masks.
+        borrowed: network -> the names of its weights that are not trained and belong to
+            another checkpoint, so that those of this run leave them out.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Trainer:
         objective,
         settings: Settings,
         steps: Sequence[Callable] = (),
+        borrowed: Callable[..., Collection[str]] = lambda model: (),
     ):
         self.strategy = strategy
         self.objective, self._steps = objective, tuple(steps)
@@ -104,7 +107,9 @@ class Trainer:
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
         others = (*self.optimizer.variables, *self.row_state.values())
-        self.variables = self.weights | {v.path: v for v in others}
+        lent = borrowed(self.model)
+        self.saved_weights = {k: v for k, v in self.weights.items() if k not in lent}
+        self.variables = self.saved_weights | {v.path: v for v in others}
         self.progress = _Progress()
         self._compiler = compiler.for_model(self.model, strategy)
         # XLA compiles the expensive part; communication between replicas stays outside.
@@ -120,7 +125,7 @@ class Trainer:
         """The kind and size of the model, and the number of devices."""
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
-        devices = "1 device" if replicas == 1 else f"{replicas} devices"
+        devices = count(replicas, "device")
         kind = self.model.encoder.config.architecture
         suffix = self.model.description_suffix
         return f"{kind}: a model of {number:,} weights on {devices}{suffix}"
@@ -153,7 +158,7 @@ class Trainer:
         gradients, sums, next_state = self._gradients(batch, weights, seeds)
         gradients, sums = distribution.total((gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
-        scale, norm = adam.clip_scale(gradients, self.settings.optimizer.clip_norm)
+        scale, norm = clipping.clip_scale(gradients, self.settings.optimizer.clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
         values = (gradients, step, scale, next_state)
         tf.cond(finite, lambda: self._apply(*values), lambda: None)
@@ -208,7 +213,10 @@ class Trainer:
     @_as_written
     def _micro_batch(self, batch, weights, seed):
         with fusion.compiled_by(self._compiler), custom_gradients.written_out():
-            with tf.GradientTape() as tape:
+            trained = [v.value for v in self.model.trainable_variables]
+            # Of others, such as frozen layers, nothing is recorded, kept or computed.
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(trained)
                 dropouts = layers.Dropouts(seed, self.settings.recompute)
                 outputs = self.model(batch, dropouts=dropouts)
                 pairs = self.objective.losses(batch, outputs)
@@ -218,7 +226,7 @@ class Trainer:
                 )
             gradients = tape.gradient(
                 loss,
-                [v.value for v in self.model.trainable_variables],
+                trained,
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
             sums = _sums(self.objective, pairs, batch, outputs)
@@ -316,11 +324,13 @@ class Trainer:
 
     # --- The run ---------------------------------------------------------------------
 
-    def restore(self, directory: str) -> int | None:
+    def restore(self, directory: str, weights_only: bool = False) -> int | None:
         """Restores the newest intact checkpoint of a run, if there is one.
 
         Also reads a directory of the 2018 release: weights, slots and global_step.
 
+        Args:
+            weights_only: nothing will be trained, so the optimizer may be another one.
         Returns:
             The number of updates done, or None if there is no checkpoint.
         Raises:
@@ -330,8 +340,9 @@ class Trainer:
         if found is None:
             return None
         prefix, tensors = found
-        checkpoint.check_complete(prefix, self.variables, tensors)
-        for name, variable in self.variables.items():
+        variables = self.weights if weights_only else self.variables
+        checkpoint.check_complete(prefix, variables, tensors)
+        for name, variable in variables.items():
             variable.assign(tensors[name])
         self.progress = _Progress(
             step=int(tensors[_STEP]),

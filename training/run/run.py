@@ -12,6 +12,7 @@ from training.run import distribution, loop, report
 from training.storage import checkpoint, lease, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from text.progress import count
 from training.run.options import RunOptions
 
 
@@ -89,7 +90,7 @@ class Run:
         Raises:
             UserError: there is nothing to evaluate, or a checkpoint does not fit.
         """
-        step = trainer.restore(self.directory)
+        step = trainer.restore(self.directory, weights_only=self.identity is None)
         if step is not None:
             self.log.say(f"continuing from step {step} in {self.directory}")
         elif self._source:
@@ -160,7 +161,7 @@ class Run:
         """
         step = trainer.progress.step
         if step >= trainer.settings.num_train_steps or enough():
-            self.log.say(f"already finished: {step} updates are done")
+            self.log.say(f"already finished: {count(step, 'update')} done")
         else:
             announce()
             with _interruptible(self.directory):

@@ -7,7 +7,8 @@ to the `checkpoint` state file. Weights are saved under the released names, Adam
 A bundle is written under a temporary name and renamed, its `.index` last: a bundle whose
 `.index` has its final name is complete, whenever the process was killed.
 
-Hugging Face's model.safetensors can be read as well, under the released names.
+Hugging Face's model.safetensors can be read as well, under the released names. Adapters
+are read as the whole model that they make with their base; only `read_stored` sees them.
 """
 
 import collections
@@ -21,11 +22,11 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from training.backend import tf
-from training.storage import lease, run_folder
+from training.storage import adapters, lease, run_folder
 from errors import UserError
 from modeling.architectures import config
 from text.files import anywhere, hub, local
-from training.interchange import bilm, hugging_face, networks, table
+from training.interchange import bilm, hugging_face, networks, peft, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -56,7 +57,7 @@ def resolve(path: str) -> str:
     path = hub.local(path, "weights")
     if tf.io.gfile.isdir(path):
         return _resolve_directory(path)
-    if _other(path):
+    if _other(path) or peft.is_weights(path):
         if not tf.io.gfile.exists(path):
             raise UserError(f"{path}: no such file")
         return path
@@ -100,7 +101,7 @@ def _resolve_directory(directory: str) -> str:
         for name in sorted(tf.io.gfile.listdir(directory))
         if name.endswith(".index") and not local.is_own(name)
     ]
-    for format in () if found else _OTHERS:
+    for format in () if found else (*_OTHERS, peft):
         if weights := format.find(directory):
             return weights
     if len(found) == 1:
@@ -127,6 +128,41 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
     """
     if format := _other(prefix):
         return format.read(prefix, names)
+    if not peft.is_weights(prefix):
+        stored = shapes_of_stored(prefix)
+        is_there = names is not None and stored.keys() >= set(names)
+        if is_there or not adapters.are_in(stored):
+            return read_stored(prefix, names)
+    model = _with_base(prefix)
+    return {n: model[n] for n in (sorted(model) if names is None else names)}
+
+
+def _with_base(prefix):
+    """The model that adapters make with their base."""
+    if peft.is_weights(prefix):
+        place, alpha, tensors = peft.read(prefix)
+        scope = next(name for name in tensors if adapters.are_in([name])).partition(
+            "/"
+        )[0]
+        return adapters.merged(base_weights(place, (f"{scope}/",)), tensors, alpha)
+    folder = folder_of(prefix)
+    note = adapters.read_note(folder)
+    base = base_weights(note.base, tuple(note.scope))
+    adapters.check_base(note, adapters.digest(base), folder)
+    return adapters.merged(base, read_stored(prefix), note.alpha)
+
+
+def base_weights(path: str, scope: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The weights of a checkpoint whose names begin so; see `resolve`."""
+    source = resolve(path)
+    names = [name for name in shapes_of(source) if name.startswith(scope)]
+    return read(source, [name for name in names if not _SLOT.match(name)])
+
+
+def read_stored(
+    prefix: str, names: Iterable[str] | None = None
+) -> dict[str, np.ndarray]:
+    """Like `read`, for a bundle, but adapters are read as they are."""
     try:
         reader = _reader(prefix)
         stored = table.released_names(reader.get_variable_to_shape_map())
@@ -153,6 +189,15 @@ def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
     if format := _other(prefix):
         return format.shapes(prefix)
+    if not peft.is_weights(prefix):
+        stored = shapes_of_stored(prefix)
+        if not adapters.are_in(stored):
+            return stored
+    return {name: value.shape for name, value in _with_base(prefix).items()}
+
+
+def shapes_of_stored(prefix: str) -> dict[str, tuple[int, ...]]:
+    """Like `shapes_of`, for a bundle, but adapters are listed as they are."""
     try:
         shapes = _reader(prefix).get_variable_to_shape_map()
     except _DAMAGE as error:
@@ -434,7 +479,7 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
     for step in reversed(run_folder.steps(directory)):
         prefix = run_folder.prefix_of(directory, step)
         try:
-            tensors = read(prefix)
+            tensors = read_stored(prefix)
         except UserError as error:
             if step not in run_folder.steps(directory):
                 return newest(directory)  # a running training has just dropped it

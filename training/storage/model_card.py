@@ -1,13 +1,17 @@
-"""Writes the card of a model in Hugging Face's layout: README.md, as hubs show it."""
+"""Writes the card of a model: README.md, as hubs show it."""
 
+import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from training.storage import run_folder
-from text.files import anywhere, hub
+from serving import export
+from text.files import anywhere, hub, sources
+from text.graphs.table import libraries_of
 
 # What the end of a class's name says: the task by the hub's name, and in words.
 _TASKS = {
@@ -24,6 +28,21 @@ _TASKS = {
     "ForConditionalGeneration": ("text2text-generation", "answers texts with texts"),
 }
 _ENCODER = "feature-extraction", "gives vectors of texts"
+# The same by the form of an export's answers.
+_FORMS = {
+    "label": _TASKS["ForSequenceClassification"],
+    "labels": _TASKS["ForSequenceClassification"],
+    "number": ("text-classification", "scores texts"),
+    "choice": _TASKS["ForMultipleChoice"],
+    "span": _TASKS["ForQuestionAnswering"],
+    "tags": _TASKS["ForTokenClassification"],
+    "word_tags": _TASKS["ForTokenClassification"],
+    "masks": _TASKS["ForMaskedLM"],
+    "next": _TASKS["LMHeadModel"],
+    "replaced": ("token-classification", "finds replaced tokens"),
+    "text": _TASKS["ForConditionalGeneration"],
+}
+_EXAMPLES = {"text": '["a text"]', "list": '[["several", "texts"]]'}
 _NO_SCORES = {"global_step", "loss", "eval_loss"}
 # What no reader of a card needs, or what the card says elsewhere.
 _NO_SETTINGS = {"init_checkpoint", "task", "training_examples"}
@@ -57,6 +76,7 @@ def facts_of(folder: str, weights: int) -> Facts:
     settings = _object(os.path.join(folder, run_folder.SETTINGS))
     task = _object(os.path.join(folder, run_folder.TASK))
     results = _object(os.path.join(folder, run_folder.RESULTS_JSON))
+    results = results or _results(os.path.join(folder, run_folder.RESULTS))
     source = settings.get("init_checkpoint")
     if address := hub.address_of(folder):
         source = str(address)
@@ -83,6 +103,20 @@ def _object(path) -> dict:
     return found if isinstance(found, dict) else {}
 
 
+def _results(path) -> dict:
+    """Those that pre-training writes, "name = value" in each line."""
+    found = {}
+    if not sources.exists(path):
+        return found
+    with sources.opened(path) as file:
+        lines = file.read().decode(errors="replace").splitlines()
+    for line in lines:
+        name, _, value = line.partition(" = ")
+        with contextlib.suppress(ValueError):
+            found[name] = float(value)
+    return found
+
+
 def _settings(settings, folder) -> Iterator[tuple[str, object]]:
     """Those of the training that are on, without the sizes, which config.json has."""
     sizes = _object(os.path.join(folder, run_folder.CONFIG))
@@ -105,7 +139,7 @@ def _data(settings, noted) -> Iterator[str]:
 
 
 def text(name: str, said: Mapping, facts: Facts) -> str:
-    """The card.
+    """The card of a model in Hugging Face's layout.
 
     Args:
         name: of the model.
@@ -116,35 +150,86 @@ def text(name: str, said: Mapping, facts: Facts) -> str:
         (task for ending, task in _TASKS.items() if their_class.endswith(ending)),
         _ENCODER,
     )
-    base = facts.base_model
-    head = {"library_name": "transformers", "pipeline_tag": purpose}
+    use = [f"from transformers import AutoTokenizer, {their_class}", ""]
+    use += [f'tokenizer = AutoTokenizer.from_pretrained("{name}")']
+    use += [f'model = {their_class}.from_pretrained("{name}")']
+    return _card(
+        name,
+        {"library_name": "transformers", "pipeline_tag": purpose},
+        f"`{their_class}`, a {{size}} that {what}.",
+        said["model_type"],
+        facts,
+        [
+            *_code(use),
+            "With this project's scripts, pass the folder as `--init_checkpoint`.",
+        ],
+    )
+
+
+def of_export(output_dir: str, product: export.Product) -> str:
+    """The card of an export, with what its output_dir knows of the model."""
+    model = product.model
+    facts = facts_of(output_dir, sum(math.prod(v.shape) for v in model.weights))
+    purpose, what = _FORMS[product.form]
+    arguments = ", ".join(
+        f"{name}=tf.constant({_EXAMPLES[kind]})"
+        for name, kind in product.inputs.items()
+    )
+    use = ["import tensorflow as tf"]
+    use += [f"import {name}" for name in libraries_of(product.tokenizer)]
+    use += ["", 'model = tf.saved_model.load("text/1")']
+    use += [f'model.signatures["serving_default"]({arguments})']
+    return _card(
+        os.path.basename(os.path.abspath(output_dir)),
+        {"pipeline_tag": purpose},
+        f"A SavedModel of TensorFlow, from raw text to answers: a {{size}} that {what}.",
+        product.config.architecture,
+        facts,
+        _code(use) + ["With this project, `predict.py` answers files of texts."],
+    )
+
+
+def _code(lines) -> list[str]:
+    return ["```python", *lines, "```", ""]
+
+
+def _card(
+    name: str,
+    head: Mapping,
+    summary: str,
+    architecture: str,
+    facts: Facts,
+    use: Sequence[str],
+) -> str:
+    """A card.
+
+    Args:
+        head: begins its YAML.
+        summary: its first sentence, with a place for the {size}.
+        use: lines that say how to use the model.
+    """
+    base, purpose = facts.base_model, head["pipeline_tag"]
+    head = dict(head)
     if base and hub.is_address(base):
         head["base_model"] = hub.parse(base).name
-    head["tags"] = [said["model_type"], "tensorflow", "keras"]
+    head["tags"] = [architecture, "tensorflow", "keras"]
     if facts.scores:
         head["model-index"] = [{"name": name, "results": [_result(purpose, facts)]}]
     lines = ["---", *(f"{key}: {_yaml(value)}" for key, value in head.items())]
     lines += [_LICENSE, "---", "", f"# {name}", ""]
-    sizes = f"{said['model_type'].upper()} of {facts.weights:,} weights"
-    lines.append(f"`{their_class}`, a {sizes} that {what}.")
+    size = f"{architecture.upper()} of {facts.weights:,} weights"
+    lines.append(summary.format(size=size))
     if base:
         lines.append(f"It began as {_shown(base)}.")
     for title, body in (
         ("Data", [f"- {line}" for line in facts.data]),
         ("Scores", _table(facts.scores)),
         ("Training", [f"- `{n}`: {_yaml(v)}" for n, v in facts.settings.items()]),
+        ("Use", use),
     ):
         if body:
             lines += ["", f"## {title}", "", *body]
-    lines += ["", "## Use", "", "```python"]
-    lines += [f"from transformers import AutoTokenizer, {their_class}", ""]
-    lines += [f'tokenizer = AutoTokenizer.from_pretrained("{name}")']
-    lines += [f'model = {their_class}.from_pretrained("{name}")', "```", ""]
-    lines += [
-        "With this project's scripts, pass the folder as `--init_checkpoint`.",
-        "",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def _shown(base):

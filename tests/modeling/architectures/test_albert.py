@@ -13,7 +13,7 @@ from modeling import custom_gradients, layers, losses
 from modeling.architectures.albert import AlbertConfig, AlbertEncoder
 from modeling.architectures.table import config_from_dict
 from modeling.objectives import sentence_pairs
-from modeling.optimizers import adam
+from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
 
 GOLDEN = tests.GOLDEN / "albert"
@@ -166,7 +166,7 @@ def test_twenty_updates_equal_the_release(
         for name, loss in means.items():
             np.testing.assert_allclose(loss, expected[name][step], rtol=1e-5)
         paths = [v.path for v in optimizer.trainable_variables]
-        scale, _ = adam.clip_scale([found[path] for path in paths], 1.0)
+        scale, _ = clipping.clip_scale([found[path] for path in paths], 1.0)
         found[TYPES] = tf.math.unsorted_segment_sum(found[TYPES], segments, 2)
         ordered = [found[path] for path in paths]
         optimizer.apply(ordered, tf.constant(rate), scale=scale)

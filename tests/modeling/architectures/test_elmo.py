@@ -16,7 +16,7 @@ from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.architectures.table import config_from_dict, make_encoder
 from modeling.objectives.bidirectional_lm import BidirectionalLM, BidirectionalLMModel
 from modeling.objectives.next_token import NextToken
-from modeling.optimizers import adam
+from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings, layerwise_shares
 from tests import tiny
 
@@ -98,7 +98,7 @@ def test_four_updates_with_carried_states_equal_bilms(softmax):
             loss = sum(found) / 2.0
             scaled = loss * 6  # bilm: times the steps of a row
         gradients = tape.gradient(scaled, [v.value for v in variables])
-        scale, norm = adam.clip_scale(gradients, 10.0)
+        scale, norm = clipping.clip_scale(gradients, 10.0)
         np.testing.assert_allclose(
             [*found, loss, norm],
             golden[f"{softmax}_trace_forward_backward_total_norm"][update],

@@ -12,7 +12,7 @@ from modeling.architectures.bert import BertConfig
 from modeling.masks.draw_masks import DrawMasks
 from modeling.objectives import replaced_tokens, roc
 from modeling.objectives.replaced_tokens import update
-from modeling.optimizers import adam
+from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
 from tests.modeling.architectures.test_electra import (
     CONFIG,
@@ -241,7 +241,7 @@ def test_twenty_updates_equal_the_release(batch, trace, power):
         ):
             np.testing.assert_allclose(values[name], expected[theirs][step], rtol=1e-4)
         ordered = [found[v.path] for v in optimizer.trainable_variables]
-        scale, _ = adam.clip_scale(ordered, 1.0)
+        scale, _ = clipping.clip_scale(ordered, 1.0)
         rate = settings.learning_rate(step, 2e-3, 20, 5)
         np.testing.assert_allclose(rate, expected["learning_rate"][step], rtol=2e-6)
         optimizer.apply(ordered, rate, scale=scale)

@@ -16,7 +16,7 @@ from training.run import compiler
 from modeling import custom_gradients, fusion, losses
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
-from modeling.optimizers import adam, schedules
+from modeling.optimizers import adam, clipping, schedules
 from modeling.optimizers.table import OptimizerSettings
 from tests import forked, jobs
 
@@ -209,7 +209,7 @@ def test_the_rate_falls_with_a_power(schedule, expected):
 
 def clip_scale(values, clip_norm):
     gradients = [ops.convert_to_tensor(value) for value in values]
-    return tuple(map(float, adam.clip_scale(gradients, clip_norm)))
+    return tuple(map(float, clipping.clip_scale(gradients, clip_norm)))
 
 
 def test_clipping_scales_the_common_norm_to_one():
@@ -293,7 +293,7 @@ def test_twenty_updates_equal_the_release(compile):
             loss = sum(means.values())
         values = [weight.value for weight in model.trainable_variables]
         gradients = tape.gradient(loss, values)
-        scale, norm = adam.clip_scale(gradients, 1.0)
+        scale, norm = clipping.clip_scale(gradients, 1.0)
         rate = schedules.bert(step, 1e-3, 20, 5)
         optimizer.apply(gradients, rate, scale=scale)
         return means | {"loss": loss, "global_norm": norm, "learning_rate": rate}

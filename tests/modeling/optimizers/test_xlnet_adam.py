@@ -11,7 +11,7 @@ from keras import ops
 from modeling import losses
 from modeling.objectives import tasks
 from modeling.objectives.permuted import Permuted
-from modeling.optimizers import adam, schedules
+from modeling.optimizers import adam, clipping, schedules
 from modeling.optimizers.table import PRESETS, OptimizerSettings
 from tests.modeling.architectures.test_xlnet import GOLDEN, inputs_of, read_config
 from tests.modeling.objectives import test_span_beams, test_xlnet_heads
@@ -44,7 +44,7 @@ def step(model):
             loss = ops.sum(entropy * weights) / ops.sum(weights)
         gradients = tape.gradient(loss, [v.value for v in variables])
         gradients = [tf.convert_to_tensor(g) for g in gradients]
-        scale, norm = adam.clip_scale(gradients, 1.0)
+        scale, norm = clipping.clip_scale(gradients, 1.0)
         return loss, norm, scale, gradients, outputs["memory"]
 
     return step
@@ -102,7 +102,7 @@ def test_a_fine_tuning_equals_the_release():
             loss, [v.value for v in variables], unconnected_gradients="zero"
         )
         gradients = [tf.convert_to_tensor(g) for g in gradients]
-        return loss, adam.clip_scale(gradients, 1.0)[1], gradients
+        return loss, clipping.clip_scale(gradients, 1.0)[1], gradients
 
     for number in range(20):
         arrays = {k: v[number] for k, v in trace.items() if k.startswith("in/")}

@@ -2,8 +2,10 @@
 
 import bz2
 import gzip
+import random
 import re
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -169,14 +171,15 @@ def test_other_pages_are_left_out_and_counted(write):
 
 def test_a_page_that_breaks_the_parser_is_named_and_counted(write, monkeypatch, capsys):
     path = write(dump(page("One.", "Good"), page("Two {{{.", "Bad"), page("Three.")))
-    parse = wikitext.mwparserfromhell.parse
+    tokenizer = wikitext.Tokenizer
 
-    def parse_some(markup, **given):
-        if "Two" in markup:
-            raise wikitext.ParserError("a bug")
-        return parse(markup, **given)
+    class Broken:
+        def tokenize(self, markup, *given):
+            if "Two" in markup:
+                raise wikitext.ParserError("a bug")
+            return tokenizer().tokenize(markup, *given)
 
-    monkeypatch.setattr(wikitext.mwparserfromhell, "parse", parse_some)
+    monkeypatch.setattr(wikitext, "Tokenizer", Broken)
     counts = Counter()
     assert read(path, counts) == [["One."], ["Three."]]
     assert counts["broken_pages"] == 1
@@ -188,6 +191,86 @@ def test_deep_nesting_is_a_page_at_most(write):
     deep = "<b>" * 5_000 + "x" + "</b>" * 5_000 + "{{" * 5_000 + "[[" * 5_000
     path = write(dump(page(deep, "Deep"), page("It stays.")))
     assert read(path)[-1] == ["It stays."]
+
+
+# Without brackets that are not closed: the parser leaves those around what is simple.
+FRAGMENTS = """{{a}} {{a|b}} {{A_b~|x=[[y|z]]~}} {{~a|b=c}} {{#if:x|y}} {{a|<br>}} [[a]]
+[[a|b_c]] [[a#b]] | = == ~ ~*_ <ref> </ref> <ref>x</ref> <ref_name=a> <ref_name="b_c">
+<ref_name=a/> <nowiki> </nowiki> <!-- --> &amp; http://a.b_ [http://c.d_[[e]]] File: : a
+B_c '' ( ) <table> </table> <div_class="{{x}}"> </div> <math> </math> {{a|{{b}}}} {{{a}}}
+<ref>{{a|~b}}</ref> [[File:a.jpg|{{b}}<ref>c</ref>]] [[Category:a]] [[:a:b]] [[a|{{b}}]]
+[[*a]]"""
+
+
+def test_to_mark_what_is_simple_changes_nothing(monkeypatch):
+    """The parser alone finds the same, but more slowly."""
+    rng, site, first = random.Random(0), wikitext.Site.of([]), wikitext._marked
+    fragments = FRAGMENTS.split()
+    removed = 0
+    for _ in range(3_000):
+        markup = "".join(rng.choices(fragments, k=rng.randint(1, 15)))
+        markup = markup.replace("_", " ").replace("~", "\n")
+        found = []
+        for before in (first, lambda markup: markup):
+            monkeypatch.setattr(wikitext, "_marked", before)
+            counts = Counter()
+            text = wikitext.paragraphs(markup, site, True, True, counts)
+            found.append((text, +counts))
+        assert found[0] == found[1], markup
+        removed += first(markup) != markup
+    assert removed > 1_000
+
+
+def test_markup_that_is_kept_as_it_is_keeps_its_templates(article):
+    sentences, counts = article(
+        "A <nowiki>{{b}}</nowiki>. C{{d}}.\n\nE {{{f|g}}}{{h}}."
+    )
+    assert sentences == ["A {{b}}.", "C.", "E ."] and counts["removed_templates"] == 2
+
+
+def test_templates_within_addresses_are_removed(article):
+    sentences, counts = article(
+        "See http://a.b/c?d&amp;e={{f|g}} now. Or [[:h{{i}}]] or [[:Category:J]]."
+    )
+    assert sentences == ["See http://a.b/c?d&e= now.", "Or h or Category:J."]
+    assert counts["removed_templates"] == 2
+
+
+ENDLESS = {
+    "{{a|": "brackets, tags or comments are not closed",
+    "[[a|": "brackets, tags or comments are not closed",
+    "<ref>": "brackets, tags or comments are not closed",
+    "{|\n": "brackets, tags or comments are not closed",
+    "<!--": "brackets, tags or comments are not closed",
+    "== ": "marks of headings",  # the parser would crash, and its process with it
+}
+
+
+def test_markup_that_the_parser_takes_minutes_for_is_left_out(write, capsys):
+    wikipedia._say_once.cache_clear()
+    broken = [
+        page(kind * (500_000 // len(kind)), f"Page {n}")
+        for n, kind in enumerate(ENDLESS)
+    ]
+    counts = Counter()
+    assert read(write(dump(*broken, page("It stays."))), counts) == [["It stays."]]
+    assert counts["broken_pages"] == len(ENDLESS)
+    said = capsys.readouterr().err.splitlines()
+    for number, (line, reason) in enumerate(zip(said, ENDLESS.values(), strict=True)):
+        assert f"page 'Page {number}' cannot be parsed" in line and reason in line
+
+
+@pytest.mark.parametrize(
+    ("begin", "repeated"),
+    [("-{", "a"), ("-{", "a:"), ("x", " "), ("(", ","), ("x", ","), ("", "(,")],
+)
+def test_no_line_is_slow(begin, repeated):
+    """A pattern that tries each beginning would take an hour for such a page."""
+    markup = f"{begin}{repeated * 250_000} x () (,"
+    counts, site = Counter(), wikitext.Site.of([])
+    begun = time.process_time()
+    wikitext.paragraphs(markup, site, True, True, counts)
+    assert time.process_time() - begun < 5
 
 
 PAGES = [page(f"Text {n}. " + "It is so. " * (n % 5), f"{n}") for n in range(60)]
@@ -261,6 +344,11 @@ REFUSED = {
         gzip.compress(WHOLE)[:-20],
         "compressed data is damaged",
     ),
+    "a truncated zst": (
+        "a.zst",
+        lambda: pack(WHOLE, "zst")[:-20],
+        "compressed data is damaged",
+    ),
     "a truncated multistream": ("a.bz2", multistream(9)[:-60], "compressed data is"),
     "streams without the last": (
         "a.bz2",
@@ -288,7 +376,7 @@ REFUSED = {
 def test_what_is_not_a_whole_dump_is_refused(write, monkeypatch, kind, piece_bytes):
     monkeypatch.setattr(text_format, "PIECE_BYTES", piece_bytes)
     name, content, message = REFUSED[kind]
-    path = write(content, name)
+    path = write(content() if callable(content) else content, name)
     with pytest.raises(
         UserError, match=f"^{re.escape(str(path))}: .*{message}"
     ) as error:
@@ -310,6 +398,7 @@ def test_a_page_without_end_is_refused_before_memory_is_full(write, monkeypatch)
 def test_without_the_parser_the_requirements_are_named(write, monkeypatch):
     monkeypatch.delitem(sys.modules, "text.corpus.wikitext")
     monkeypatch.delattr(sys.modules["text.corpus"], "wikitext")
-    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    for name in ("mwparserfromhell", "mwparserfromhell.parser"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match="mwparserfromhell.*requirements/corpus.txt"):
         cut(write(WHOLE))

@@ -15,7 +15,7 @@ from tests import hub_server
 from tests.classifier import WORDS, custom
 from tests.conversion import GOLDEN
 from text.files import hub
-from text.tokenizers.table import TokenizerOptions
+from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 ADDRESS = "hf://klue/small-bert"
@@ -98,6 +98,18 @@ def test_small_files_are_checked_too(server):
     server.damaged.add("vocab.txt")
     with pytest.raises(UserError, match="vocab.txt arrived damaged"):
         TokenizerOptions().load_tokenizer(ADDRESS)
+
+
+def test_a_mirror_without_checksums_is_not_called_damaged(server, capsys):
+    server.has_checksums = False
+    assert checkpoint.read(checkpoint.resolve(ADDRESS))
+    assert "model.safetensors\n" in capsys.readouterr().err  # and no size
+
+
+def test_the_files_of_every_kind_of_vocabulary_are_fetched():
+    """The table of kinds imports the hub, so the hub repeats their names."""
+    for kind in TOKENIZERS.values():
+        assert not kind.hugging_face_classes or kind.vocabulary_file in hub._TEXT
 
 
 @pytest.mark.parametrize(

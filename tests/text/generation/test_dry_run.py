@@ -21,7 +21,7 @@ from tests.text.corpus.dumps import dump, head, page
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
 from text.corpus import line_formats, sample, wikipedia
 from text.corpus.formats import TextOptions
-from text.files import packings, sources
+from text.files import compression, sources
 from text.generation import estimation, stages
 from text.generation.generate import generate
 from text.records import descriptions
@@ -205,7 +205,7 @@ def test_a_sample_of_other_formats_foretells_the_records(folder, monkeypatch, na
     monkeypatch.setattr(sample, "_BYTES", 150_000)
     monkeypatch.setattr(sample, "_WINDOWS", 12)
     monkeypatch.setattr(wikipedia, "_CHUNK", 1_000)
-    monkeypatch.setattr(packings, "_READ_BYTES", 2_000)
+    monkeypatch.setattr(compression, "_READ_BYTES", 2_000)
     pytest.importorskip("mwparserfromhell")
     input_format, content = OTHERS[name]
     (folder / name).write_bytes(content())

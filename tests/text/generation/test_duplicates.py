@@ -1,5 +1,6 @@
 """--deduplicate: the records are those of a text in which nothing occurs twice."""
 
+import errno
 import json
 import os
 
@@ -169,6 +170,30 @@ def test_an_interrupted_run_ends_with_the_same_records(folder, monkeypatch, plac
     assert (folder / "killed.tfrecord").read_bytes() == expected[0]
     assert description.counts == expected[1]
     assert not [x for x in folder.iterdir() if x.name.endswith(".work")]
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on(folder, monkeypatch):
+    text = text_of(random_documents(), "paragraphs")
+    given = {"input_format": "paragraphs", "deduplicate": True}
+    expected = made(folder, "whole", text, **given)
+
+    def full(*unused):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(duplicates._Hashes, "_flush", full)
+        with pytest.raises(OSError, match="the disk is full; free some space and run"):
+            made(folder, "full", text, **given)
+    assert not (folder / "full.tfrecord").exists()
+    settings = make_settings(
+        folder,
+        input_files=(f"{folder}/full.txt",),
+        output_files=(f"{folder}/full.tfrecord",),
+        **given,
+    )
+    description, _ = generate(settings)
+    assert (folder / "full.tfrecord").read_bytes() == expected[0]
+    assert description.counts == expected[1]
 
 
 def test_the_report_says_what_was_left_out(folder, capsys):

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from errors import UserError
 from tests import tiers
 from tests.packed import pack
 from tests.text.corpus.dumps import head, page
@@ -92,3 +93,25 @@ def test_each_form_gives_the_same_records(folder, expected, monkeypatch, name, w
     )
     generate(settings, num_workers=workers)
     assert (folder / "found").read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text.gz", "the compressed data is damaged"),
+        ("text.zst", "the compressed data is damaged"),
+        ("text.parquet", "is not a Parquet file that can be read"),
+        ("dump.xml.bz2", "the compressed data is damaged"),
+    ],
+)
+def test_what_was_cut_off_leaves_nothing(folder, monkeypatch, name, message):
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 1_000)
+    input_format, content = FORMS[name]
+    (folder / name).write_bytes(content()[:-40])
+    before = sorted(folder.iterdir())
+    settings = make_settings(
+        folder, input_format=input_format, input_files=(str(folder / name),)
+    )
+    with pytest.raises(UserError, match=f"{name}.*: {message}"):
+        generate(settings, num_workers=2)
+    assert sorted(folder.iterdir()) == before

@@ -57,3 +57,23 @@ def test_what_is_noted_is_handed_to_nobody(tmp_path, count, monkeypatch):
     with work.Workers(count) as workers:
         outcomes = workers.do_all(tasks(tmp_path, range(6)), 6, "counting", "numbers")
     assert [outcome["number"] for outcome in outcomes] == list(range(70, 76))
+
+
+def _waited(number):
+    time.sleep(0.1 if number % 3 == 0 else 0)
+    return number
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_results_come_in_order_and_few_are_ahead(count):
+    begun = []
+
+    def numbers():
+        for number in range(12):
+            begun.append(number)
+            yield (number,)
+
+    with work.Workers(count) as workers:
+        for place, number in enumerate(workers.results(_waited, numbers())):
+            assert number == place
+            assert len(begun) <= place + count + 2

@@ -286,7 +286,7 @@ def test_labels_are_those_of_the_rows_of_python(tokenizers, length, in_context):
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)])
     def label(words):
         nothing = tf.fill(tf.shape(words)[:1], "")
-        context = tags_graph.Around(nothing, nothing) if in_context else None
+        context = tags_graph.Context(nothing, nothing) if in_context else None
         return tags_graph.label(tokenizer, network, words, length, context)
 
     rng = random.Random(length)
@@ -325,10 +325,10 @@ def test_words_around_are_context_and_not_asked_for(tokenizers):
     """A sentence with its document around it says what it says within the document."""
     asked = ["La", "L", "."]
 
-    def label(words, *around):
-        around = tags_graph.Around(*([text] for text in around)) if around else None
+    def label(words, *texts):
+        context = tags_graph.Context(*([text] for text in texts)) if texts else None
         words = requests_of([words])
-        found = tags_graph.label(tokenizers[1], network, words, 8, around)
+        found = tags_graph.label(tokenizers[1], network, words, 8, context)
         return [each.numpy()[0].tolist() for each in found]
 
     for before, after in (("Pa b", "b aaa a"), ("Pa b " * 9, "x  b " * 9), ("b", "")):

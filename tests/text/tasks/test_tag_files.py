@@ -87,7 +87,17 @@ def test_documents_begin_wherever_the_word_stands():
     [
         ("", {}, "a.txt: contains no words"),
         ("-DOCSTART- O\n\n\t\n", {}, "a.txt: contains no words"),
-        ("a O\n\nb x O", {}, "a.txt:3: 3 columns, but the first line has 2"),
+        ("a O\n\nb x O", {}, "a.txt:3: 3 columns, but the first line has 2; fix the"),
+        (
+            "a\tO\n\tO",
+            {},
+            "a.txt:2: 1 column, .* has 2; a column between tabs is empty",
+        ),
+        ("a\tO\nb c\tO", {}, "a.txt:2: 3 columns, .* too; remove that in 'b c'"),
+        ("a b\tO\nb\tO", {}, "a.txt:2: 2 columns, .* has 3; .* remove that in 'a b'"),
+        ("a\tO\n  O", {}, "a.txt:2: 1 column, .* a token that is a space needs a tab"),
+        ("## id\ta b\na\tO", {}, "a.txt:2: .* remove the comments, lines that begin"),
+        ("a,O", {}, r"\('a,O'\) \(the only one\); separate columns by spaces or tabs"),
         ("a", {}, r"a.txt:1: the column of the tag is that of the word \('a'\)"),
         ("a O", {"word": 1}, r"a.txt:1: the column of the tag is that of the word"),
         ("a O", {"word": 2}, "a.txt:1: 2 columns, but --word_column=2"),
@@ -97,6 +107,11 @@ def test_documents_begin_wherever_the_word_stands():
 def test_a_bad_line_is_named(text, columns, message):
     with pytest.raises(UserError, match=message):
         parse(text, **columns)
+
+
+def test_the_file_of_klue_may_lack_its_head():
+    (sentence,) = parse("## klue-ner-v1_dev_0\t<a:PS> b c\na\tB-PS\n \tO\nb\tO\n")
+    assert sentence.words == ("a", " ", "b")
 
 
 # --- Characters ----------------------------------------------------------------------
@@ -201,7 +216,7 @@ def test_predicted_tags_of_trees_replace_theirs():
             f"#\n{line(1, 'a').rpartition(chr(9))[0]}",
             "a.conllu:2: 9 columns; a line of CoNLL-U has 10, separated by tabs; fix",
         ),
-        (line(1, "a").replace("\t", " "), "a.conllu:1: 1 columns; a line of CoNLL-U"),
+        (line(1, "a").replace("\t", " "), "a.conllu:1: 1 column; a line of CoNLL-U"),
         (line(1, ""), "a.conllu:1: the column form is empty; CoNLL-U has _ where"),
         (
             line(1, "a") + "\n" + line(3, "b"),

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import tests
 from errors import UserError
-from text.graphs import masks_graph, packing_graph
+from text.graphs import mask_tokens_graph, packing_graph
 from text.graphs.table import graph_of
 from text.instances import packing
-from text.tasks import masks
+from text.tasks import mask_tokens
 from text.tokenizers import bpe
 from text.tokenizers.table import TokenizerOptions, find_vocabulary
 
@@ -81,13 +81,13 @@ def test_white_space_before_a_mask_belongs_to_it(tokenizer, graph):
     cases = [case for case in CASES["texts"] if "ids_with_mask" in case]
     assert len(cases) > 5
     texts = [case["text"] for case in cases] + ["a\u3000\n<mask>  b ", "<mask>"]
-    encoded = [masks.encode(tokenizer, text) for text in texts]
+    encoded = [mask_tokens.encode(tokenizer, text) for text in texts]
     for case, ids in zip(cases, encoded, strict=False):
         assert ids == case["ids_with_mask"]
     mask = tokenizer.vocabulary.mask_id
     a, b = tokenizer.encode("a"), tokenizer.encode("  b ")
     assert encoded[-2:] == [[*a, mask, *b], [mask]]
-    found = masks_graph.encode(graph[1], tf.constant(texts))
+    found = mask_tokens_graph.encode(graph[1], tf.constant(texts))
     assert found.to_list() == encoded
 
 

@@ -128,7 +128,7 @@ def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
     before = weights(trained)
     (trained / "output" / "curves.png").unlink()
     run(trained)
-    assert "already finished: 24 updates are done" in capsys.readouterr().out
+    assert "already finished: 24 updates done" in capsys.readouterr().out
     assert (trained / "output" / "curves.png").exists()
     for name, value in weights(trained).items():
         assert np.array_equal(before[name], value)
@@ -393,4 +393,16 @@ def test_mistakes_are_pointed_to_if_there_are_any(tmp_path, predicted):
     assert (tmp_path / "mistakes.html").exists()
     assert any("the worst mistakes are in" in line for line in said) == (
         predicted == "b"
+    )
+
+
+def test_the_plan_says_what_an_epoch_counts():
+    def plan(rows):
+        size = types.SimpleNamespace(num_examples=2)
+        data = types.SimpleNamespace(file=[None] * rows)
+        return experiment.Experiment._plan(size, data, 1, 8)
+
+    assert plan(2) == "1 update of 8 rows"
+    assert plan(3) == (
+        "1 update of 8 rows; an epoch counts the 2 examples, not the 3 rows made of them"
     )

@@ -23,7 +23,10 @@ def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
         ({"warmup_proportion": 1.5}, "--warmup_proportion=1.5: must be from 0 to 1"),
         ({"num_trials": 0}, "--num_trials=0"),
         ({"max_seq_length": 41}, "more than max_position_embeddings=40"),
-        ({"train_batch_size": [1000]}, "64 training examples do not fill a batch"),
+        (
+            {"train_batch_size": [1000]},
+            "64 training examples in 3 epochs: not enough for a batch",
+        ),
         ({"vocab_file": "missing.txt"}, "missing.txt"),
         ({"bert_config_file": "missing.json"}, "missing.json"),
         ({"init_checkpoint": "missing"}, "missing: no such checkpoint"),

@@ -62,7 +62,7 @@ def test_parts_of_an_answer_are_in_the_matrix_and_the_whole_in_the_list():
         Judgement("all right", "", "", 0.1, pairs=[("V", "V")]),
     ]
     page = mistakes.render([mistakes.Page("dev", {}, judgements)], "dev")
-    assert "<h3>1 mistake in 2 answers</h3>" in page
+    assert "<h3>1 wrong sentence in 2 sentences</h3>" in page
     rows = re.findall("<tr><th>([NV])</th>(.*?)</tr>", page)
     assert [(name, re.findall(">([0-9]+)<", row)) for name, row in rows] == [
         ("N", ["1", "2"]),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from errors import UserError
+from serving import forms
 from text.tasks import tags
 from text.tasks.tag_files import Sentence
 from training.finetuning.entities import Entities, klue_scores
@@ -117,6 +118,25 @@ def test_scores_of_klue_are_those_by_hand():
     assert klue_scores(gold, predicted, more)["character_f1_macro"] == pytest.approx(
         (1 + 2 / 3 + 1 + 0 + 0 + 1 + 1) / 7
     )
+
+
+def test_a_space_alone_is_not_an_entity():
+    scheme = Entities(collections.Counter(), ["PS"])
+    answer = scheme.answer(tuple("김 구 "), sure_of(scheme, "B-PS O B-PS B-PS"))
+    assert [entity["start"] for entity in answer["entities"]] == [0, 2]
+    (exported,) = forms.answers(
+        "tags",
+        {
+            "tags": np.array([[b"B-PS", b"O", b"B-PS", b"B-PS"]]),
+            "probabilities": np.ones((1, 4)),
+            "entities": np.array([["김".encode(), "구".encode(), b" "]]),
+            "entity_types": np.array([[b"PS"] * 3]),
+            "entity_starts": np.array([[0, 2, 3]]),
+            "entity_stops": np.array([[1, 3, 4]]),
+        },
+        [{"words": list("김 구 ")}],
+    )
+    assert exported["entities"] == answer["entities"]
 
 
 def test_spaces_of_entities_are_left_out():

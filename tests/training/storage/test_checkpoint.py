@@ -232,14 +232,14 @@ def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
     """As where a training runs beside an evaluation."""
     directory = str(tmp_path)
     checkpoint.save(directory, 1, tensors(1), keep=1)
-    read = checkpoint.read
+    read = checkpoint.read_stored
 
     def read_late(prefix):
         if prefix.endswith("-1"):
             checkpoint.save(directory, 2, tensors(2), keep=1)
         return read(prefix)
 
-    monkeypatch.setattr(checkpoint, "read", read_late)
+    monkeypatch.setattr(checkpoint, "read_stored", read_late)
     assert checkpoint.newest(directory)[0] == f"{directory}/model.ckpt-2"
     assert capsys.readouterr().err == ""
 

@@ -15,10 +15,20 @@ import numpy as np
 
 import options
 from errors import UserError
+from modeling.optimizers.table import SCHEDULES, OptimizerSettings, optimizers
+from text.progress import count
 from text.tokenizers.table import TokenizerOptions
 
 Text = str | tuple[str, str]
 
+_SHARE = "layerwise_lr_decay"
+# What Hugging Face's tokenizers and Keras Hub's call inputs.
+_THEIR_NAMES = {
+    "attention_mask": "input_mask",
+    "padding_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "token_ids": "input_ids",
+}
 _TEXT_FLAGS = [field.name for field in dataclasses.fields(TokenizerOptions)]
 
 
@@ -94,6 +104,8 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
     Raises:
         UserError: they are not numbers, or not as many as there are texts.
     """
+    if isinstance(labels, str | bytes | Mapping | Set):
+        raise UserError(f"labels is {labels!r:.60}; pass a list of numbers")
     if isinstance(labels, Iterable) and not hasattr(labels, "__array__"):
         labels = list(labels)
     try:
@@ -108,7 +120,9 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
     if values.ndim == 0:
         raise UserError(f"labels is {labels!r:.60}; pass a list of numbers")
     if len(values) != num_texts:
-        raise UserError(f"{num_texts} texts, but {len(values)} labels")
+        raise UserError(
+            f"{count(num_texts, 'text')}, but {count(len(values), 'label')}"
+        )
     if _is_numbers(values):
         return values
     wrong = next((i for i, v in enumerate(values) if not _is_numbers(np.array(v))), 0)
@@ -142,11 +156,84 @@ def check_text_flags(text: Mapping[str, bool]) -> None:
         UserError: there is one.
     """
     for name, value in text.items():
-        if name not in _TEXT_FLAGS or not isinstance(value, bool):
+        if name not in _TEXT_FLAGS:
             raise UserError(
-                f"{name}={value!r:.60}: must be one of {', '.join(_TEXT_FLAGS)}, and True "
-                "or False"
+                f"{name}: no such argument; those of text are {', '.join(_TEXT_FLAGS)}"
             )
+        if not isinstance(value, bool):
+            raise UserError(f"{name}={value!r:.60}: must be True or False")
+
+
+def check_optimizer(learning_rate: float, settings: Mapping) -> None:
+    """Refuses what is no setting of an optimizer, and values that it cannot have.
+
+    Raises:
+        UserError: there is one.
+    """
+    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
+    if unknown := settings.keys() - known:
+        raise UserError(
+            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
+            f"{', '.join(sorted(known))}"
+        )
+    made = OptimizerSettings(**settings)
+    floats = [f.name for f in dataclasses.fields(made) if f.type is float]
+    numbers = {name: getattr(made, name) for name in floats}
+    for name, value in {"learning_rate": learning_rate, **numbers}.items():
+        bounds = {"above": 0, "at_most": 1} if name == _SHARE else {"at_least": 0}
+        check_number(name, value, is_whole=False, **bounds)
+    for name, value, allowed in (
+        ("optimizer", made.optimizer, optimizers()),
+        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
+    ):
+        if value not in allowed:
+            names = ", ".join(filter(None, allowed))
+            raise UserError(f"{name}={value!r}: must be one of {names}")
+    for name in settings.keys() & made.unused().keys():
+        other, chosen, having = made.unused()[name]
+        raise UserError(
+            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
+        )
+
+
+def requests(given: Iterable) -> Iterable:
+    """Requests to a task.
+
+    Raises:
+        UserError: it is a single one, or nothing to go through.
+    """
+    if isinstance(given, str | bytes | Mapping):
+        raise UserError(f"requests is {given!r:.60}, a single one; pass a list of them")
+    if not isinstance(given, Iterable):
+        raise UserError(f"requests is {given!r:.60}; pass a list of them")
+    return given
+
+
+def encoder_inputs(given: Mapping) -> dict:
+    """What an encoder reads; of lists, arrays.
+
+    Raises:
+        UserError: something is missing or has another name.
+    """
+    if not isinstance(given, Mapping):
+        raise UserError(
+            f"inputs is {given!r:.60}; pass what `tokenize` or `inputs` returns, or texts "
+            "to `embed`"
+        )
+    known = ("input_ids", "input_mask", "segment_ids")
+    for name in given:
+        if name not in known:
+            ours = _THEIR_NAMES.get(name)
+            hint = f", which is {ours} here" if ours else ""
+            raise UserError(
+                f"inputs has {name!r:.60}{hint}; it may have {', '.join(known)}"
+            )
+    if "input_ids" not in given:
+        raise UserError("inputs has no input_ids; pass what `tokenize` returns")
+    return {
+        name: np.asarray(values, np.int32) if isinstance(values, list) else values
+        for name, values in given.items()
+    }
 
 
 def path(name: str, value: str | os.PathLike) -> str:

@@ -1,12 +1,12 @@
 """Encodes texts that contain a literal [MASK] in a TensorFlow graph, for SavedModels.
 
-It equals text/tasks/masks.py.
+It equals text/tasks/mask_tokens.py.
 """
 
 import tensorflow as tf
 
 from text.graphs.graph_tokenizer import GraphTokenizer, row_numbers
-from text.tasks.masks import SPACES_AT_END
+from text.tasks.mask_tokens import SPACES_AT_END
 
 
 def encode(tokenizer: GraphTokenizer, texts: tf.Tensor) -> tf.RaggedTensor:

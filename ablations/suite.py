@@ -1,0 +1,263 @@
+"""Plans the fine-tuning of models for many tasks: a cell for each model and task."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+import options
+from training.storage import checkpoint, run_folder
+from ablations import fine_tunings
+from ablations.cells import Cell, output_of
+from ablations.fine_tunings import Task
+from ablations.plan import split_flags
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from text.files import hub
+from text.tasks import glue
+from text.tokenizers.table import find_vocabulary
+
+# As the script that downloads GLUE names them.
+_GLUE_FOLDERS = {
+    "CoLA": "CoLA",
+    "SST-2": "SST-2",
+    "MRPC": "MRPC",
+    "STS-B": "STS-B",
+    "QQP": "QQP",
+    "MNLI": "MNLI",
+    "QNLI": "QNLI",
+    "RTE": "RTE",
+    "AX": "diagnostic",
+}
+_FROM_MNLI = ("RTE", "MRPC", "STS-B")
+NOT_PRETRAINED = "not_pretrained"
+
+# arXiv:1810.04805, appendix A.3 and sections 4.2 to 4.4.
+_SEARCH = {
+    "train_batch_size": [16, 32],
+    "learning_rate": [5e-5, 3e-5, 2e-5],
+    "num_train_epochs": [2.0, 3.0, 4.0],
+}
+_QUICK = {"train_batch_size": 32, "learning_rate": 3e-5, "num_train_epochs": 3.0}
+_OWN = {
+    "SQuAD": {"train_batch_size": 32, "learning_rate": 5e-5, "num_train_epochs": 3.0},
+    "SQuAD2": {"train_batch_size": 48, "learning_rate": 5e-5, "num_train_epochs": 2.0},
+    "SWAG": {"train_batch_size": 16, "learning_rate": 2e-5, "num_train_epochs": 3.0},
+}
+_FLAGS = {
+    "run_classifier.py": "classifier_flags",
+    "run_squad.py": "squad_flags",
+    "run_swag.py": "swag_flags",
+    "run_ner.py": "ner_flags",
+}
+
+
+class SuiteFlags(Protocol):
+    """The flags of run_suite.py that say what to train."""
+
+    init_checkpoint: list[str]
+    tasks: list[str]
+    glue_dir: str | None
+    quick: bool
+    num_trials: int
+    from_mnli: bool
+    random_baseline: bool
+
+
+class Plan(NamedTuple):
+    """What to run.
+
+    Attributes:
+        cells: in an order in which each follows those that it needs.
+        models: names of the rows.
+        tasks: those with a score, by title.
+        configs: of models that have no files, by name.
+        facts: what a reader must know: name to value.
+    """
+
+    cells: tuple[Cell, ...]
+    models: tuple[str, ...]
+    tasks: Mapping[str, Task]
+    configs: Mapping[str, EncoderConfig]
+    facts: Mapping[str, str]
+
+
+def cell_name(model: str, task: str) -> str:
+    return f"{model}/{task.lower().replace('/', '_')}"
+
+
+def plan(flags: SuiteFlags) -> Plan:
+    """Plans the cells.
+
+    Raises:
+        UserError: names everything that is missing, or flags that the scripts do not take.
+    """
+    problems: list[str] = []
+    tasks, diagnostic = _tasks(flags, problems)
+    starts = _starts(flags, problems)
+    if (diagnostic or flags.from_mnli) and "MNLI" not in {*tasks}:
+        what = "AX" if diagnostic else "--from_mnli"
+        problems.append(f"{what} needs MNLI in --tasks")
+    if problems:
+        raise UserError("; ".join(problems))
+    configs = {}
+    if flags.random_baseline:
+        start, configs = _baseline(flags)
+        starts[NOT_PRETRAINED] = start
+    made = []
+    for model, start in starts.items():
+        made += _of_model(flags, model, start, tasks, diagnostic)
+    return Plan(tuple(made), tuple(starts), tasks, configs, _facts(flags))
+
+
+def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str]:
+    """The tasks by title, MNLI first, and the folder of AX."""
+    items = list(flags.tasks)
+    if flags.glue_dir:
+        named = {item.partition(":")[0].lower() for item in items}
+        items = [
+            f"{name}:{os.path.join(flags.glue_dir, folder)}"
+            for name, folder in _GLUE_FOLDERS.items()
+            if name.lower() not in named
+        ] + items
+    tasks, diagnostic = {}, ""
+    for item in items:
+        name, _, folder = item.partition(":")
+        if name.lower() == "ax":
+            file = os.path.join(folder, glue.TASKS["ax"].table("ax").file)
+            if not os.path.exists(file):
+                problems.append(f"--tasks={item}: {file} is not there")
+            diagnostic = folder
+            continue
+        try:
+            task = fine_tunings.read_task(item)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        title = {known.lower(): known for known in (*_GLUE_FOLDERS, "WNLI")}.get(
+            name.lower(), task.title
+        )
+        if title in tasks:
+            problems.append(f"--tasks: two tasks are named {title}; rename a folder")
+        tasks[title] = task._replace(title=title)
+    first = sorted(tasks, key=lambda title: title != "MNLI")
+    return {title: tasks[title] for title in first}, diagnostic
+
+
+def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
+    """Flags that name each model, by a name for its row."""
+    starts = {}
+    for path in flags.init_checkpoint:
+        name = re.sub(r"[^\w.-]+", "_", _called(path)) or "model"
+        if name in (*starts, NOT_PRETRAINED):
+            problems.append(
+                f"--init_checkpoint: two models are named {name}; rename a folder"
+            )
+        try:
+            checkpoint.resolve(path)
+        except UserError as error:
+            problems.append(str(error))
+        starts[name] = {"init_checkpoint": path}
+    return starts
+
+
+def _called(path):
+    if hub.is_address(path):
+        return path.removeprefix(hub.PREFIX)
+    if os.path.isdir(path):
+        return os.path.basename(os.path.abspath(path))
+    return os.path.basename(os.path.dirname(os.path.abspath(path)))
+
+
+def _baseline(flags: SuiteFlags) -> tuple[dict, dict]:
+    """The flags of a model without weights, and its config, by its name."""
+    path = flags.init_checkpoint[0]
+    folder = checkpoint.folder_of(checkpoint.resolve(path))
+    vocabulary = find_vocabulary(folder)
+    if not vocabulary:
+        raise UserError(f"{folder}: contains no vocabulary, for --random_baseline")
+    start = {
+        "vocab_file": vocabulary,
+        "bert_config_file": f"{{root}}/{config_file(NOT_PRETRAINED)}",
+    }
+    return start, {NOT_PRETRAINED: checkpoint.read_config(folder)}
+
+
+def config_file(model: str) -> str:
+    return f"configs/{model}.json"
+
+
+def write_configs(root: str, planned: Plan) -> None:
+    """Writes the configs of models that have no files."""
+    for name, config in planned.configs.items():
+        path = os.path.join(root, config_file(name))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        run_folder.write_file(path, config.to_json_string())
+
+
+def _of_model(flags: SuiteFlags, model, start, tasks, diagnostic) -> Iterator[Cell]:
+    mnli = output_of(cell_name(model, "MNLI"))
+    for title, task in tasks.items():
+        name = cell_name(model, title)
+        weights, needs = start, ()
+        if flags.from_mnli and title in _FROM_MNLI:
+            weights = {"init_checkpoint": mnli, "init_encoder_only": True}
+            needs = (cell_name(model, "MNLI"),)
+        settings = _OWN.get(title) or (_QUICK if flags.quick else _SEARCH)
+        yield _cell(
+            flags,
+            name,
+            task,
+            {
+                **task.flags,
+                **weights,
+                "do_train": True,
+                "do_eval": True,
+                "do_predict": _has_test(task),
+                "num_trials": flags.num_trials,
+                **settings,
+            },
+            needs=needs,
+            results_file=run_folder.RESULTS_JSON,
+            metric=task.metric,
+            keeps_weights=title == "MNLI" and bool(diagnostic or flags.from_mnli),
+        )
+    if diagnostic:
+        words = {"task_name": "ax", "data_dir": diagnostic, "do_predict": True}
+        task = tasks["MNLI"]
+        needs = (cell_name(model, "MNLI"),)
+        words |= {"init_checkpoint": mnli}
+        yield _cell(flags, cell_name(model, "AX"), task, words, needs=needs)
+
+
+def _cell(flags: SuiteFlags, name, task, given, **attributes) -> Cell:
+    passed = _FLAGS[task.script]
+    given = {
+        **given,
+        "output_dir": output_of(name),
+        "keep_checkpoint_max": 1,
+    }
+    words = [*options.words(**given), *split_flags(passed, getattr(flags, passed))]
+    kind = f"{task.script} {name.partition('/')[2]}"
+    return Cell(name, task.script, tuple(words), kind, passed=(passed,), **attributes)
+
+
+def _has_test(task: Task) -> bool:
+    """Whether the folder has the test sets of a task of GLUE."""
+    data = glue.TASKS.get(task.flags.get("task_name"))
+    folder = task.flags.get("data_dir", "")
+    return data is not None and all(
+        os.path.exists(os.path.join(folder, table.file)) for table in data.test.values()
+    )
+
+
+def _facts(flags: SuiteFlags) -> dict[str, str]:
+    searched = _QUICK if flags.quick else _SEARCH
+    setting = ", ".join(f"{name} {value}" for name, value in searched.items())
+    facts = {"GLUE’s settings": setting, "seeds of each": f"{flags.num_trials}"}
+    if flags.from_mnli:
+        facts["begun with MNLI’s encoder"] = ", ".join(_FROM_MNLI)
+    for passed in _FLAGS.values():
+        if value := getattr(flags, passed):
+            facts[passed.removesuffix("_flags")] = value
+    return facts

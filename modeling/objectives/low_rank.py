@@ -1,0 +1,101 @@
+"""LoRA: a frozen encoder, and a small product of two matrices to add to each kernel."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import keras
+
+from modeling import layers
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.encoder import Encoder
+from modeling.architectures.network import Network
+from modeling.architectures.table import make_encoder
+from modeling.objectives.objective import Objective, Wrapped
+
+TARGETS = ("query", "value")  # the paper's, and Hugging Face peft's for BERT
+
+
+class LowRank(Wrapped):
+    """Trains the head of a task and, of its encoder, low-rank changes of some kernels.
+
+    A kernel W [in, out] becomes W + alpha / rank * A B. A [in, rank] is drawn as in peft, B
+    [rank, out] begins at zero; both are variables next to the kernel, called
+    lora_kernel_a and lora_kernel_b. Nothing else of the encoder is trained. Evaluations of
+    other networks and exports are the task's, for which A B is added to W.
+
+    Args:
+        task: an objective.
+        rank: of the product.
+        alpha: its factor, times the rank.
+        targets: how the paths of the dense layers end, such as "query" or "output/dense".
+        base: the names of weights that are known; others of the encoder, such as a pooler
+            that a checkpoint lacks, are trained. By default, all are known.
+    Source: arXiv:2106.09685; `enable_lora` of Keras 3.
+    """
+
+    def __init__(
+        self,
+        task: Objective,
+        *,
+        rank: int,
+        alpha: float,
+        targets: Sequence[str],
+        base: Collection[str] | None = None,
+    ):
+        super().__init__(task)
+        self._base = base
+        self._rank, self._alpha, self._targets = rank, alpha, tuple(targets)
+
+    def check(self, config: EncoderConfig) -> None:
+        self.inner.check(config)
+        with keras.StatelessScope(initialize_variables=False):
+            kernels = {d.path: d.kernel.shape for d in _dense(make_encoder(config))}
+        if not kernels:
+            raise ValueError(
+                f"the encoder of the architecture {config.architecture!r} has no dense "
+                "layers to adapt; remove `lora_rank`"
+            )
+        for target in self._targets:
+            chosen = [s for path, s in kernels.items() if _ends(path, (target,))]
+            if not chosen:
+                known = sorted({path.rpartition("/")[2] for path in kernels})
+                raise ValueError(
+                    f"`lora_targets` has {target!r}, which no dense layer of the encoder "
+                    f"is called; they are called {', '.join(known)}"
+                )
+            smallest = min(map(min, chosen))
+            if self._rank > smallest:
+                raise ValueError(
+                    f"`lora_rank` is {self._rank}, more than {smallest}, the width of "
+                    f"{target}; use a smaller one, such as 8"
+                )
+
+    def network(self, config, *, seed=0, dtype="float32") -> Network:
+        made = self.inner.network(config, seed=seed, dtype=dtype)
+        for variable in made.encoder.weights:
+            if self._base is None or variable.path in self._base:
+                variable.trainable = False
+        seeds = layers.weight_initializers(1.0, f"low rank {seed}")
+        for dense in _dense(made.encoder):
+            if _ends(dense.path, self._targets):
+                # As torch draws a Linear, up to 1 / sqrt(in).
+                draw = keras.initializers.VarianceScaling(
+                    1 / 3, "fan_in", "uniform", seed=next(seeds).seed
+                )
+                with layers.name_scopes(dense.path):
+                    dense.enable_lora(self._rank, self._alpha, a_initializer=draw)
+        return made
+
+
+def borrowed(model: Network) -> set[str]:
+    """The names of the weights that are the encoder's own, and not trained."""
+    return {v.path for v in model.encoder.weights if not v.trainable}
+
+
+def _dense(encoder: Encoder) -> Iterator[layers.Dense]:
+    """Those of the transformer layers; one that is used several times, once."""
+    found = dict.fromkeys(encoder._flatten_layers(include_self=False))
+    return (layer for layer in found if isinstance(layer, layers.Dense))
+
+
+def _ends(path, targets):
+    return f"/{path}".endswith(tuple(f"/{target}" for target in targets))

@@ -1,0 +1,115 @@
+"""--calibrate and --label_thresholds: in results, answers and exports alike."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import bert
+from training import metrics
+from errors import UserError
+from serving.predictor import Predictor
+from tests import classifier, jobs, tiny
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny.write(tmp_path, classifier.WORDS, classifier.TINY)
+    return tmp_path
+
+
+def answers(folder):
+    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def check_export(folder, known):
+    found = Predictor(str(folder / "output")).predict(
+        [{"text": each["text"]} for each in known]
+    )
+    for one, other in zip(found, known, strict=True):
+        assert one["predicted"] == other["predicted"]
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    return json.loads((folder / "output/export/export.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_temperature_is_in_results_answers_and_the_export(folder):
+    files = classifier.custom(folder, "tsv", ["x", "y", "z", "x"])
+    flags = {"do_predict": True, "do_eval": True, **files}
+    classifier.run(folder, "custom", do_train=True, **flags)
+    plain, before = answers(folder), jobs.results(folder)
+    classifier.run(folder, "custom", **flags, calibrate=True, do_export=True)
+    known, results = answers(folder), jobs.results(folder)
+    temperature = results["eval_temperature"]
+    assert temperature != 1.0
+    for name, value in before.items():
+        assert results[name] == value, name
+    for one, other in zip(plain, known, strict=True):
+        assert one["predicted"] == other["predicted"]
+        odds = np.log(list(one["probabilities"].values())) / temperature
+        expected = metrics.softmax(odds)
+        assert list(other["probabilities"].values()) == pytest.approx(expected)
+    assert check_export(folder, known)["temperature"] == temperature
+    # A later export takes what was fitted, without the dev set.
+    shutil.rmtree(folder / "output" / "export")
+    (folder / "dev.tsv").unlink()
+    classifier.run(folder, "custom", **files, calibrate=True, do_export=True)
+    check_export(folder, known)
+    lines = (folder / "output" / "eval_results.txt").read_text()
+    assert "eval_ece = " in lines and "eval_ece_calibrated = " in lines
+
+
+@pytest.mark.slow
+def test_labels_have_thresholds_of_their_own(folder):
+    files = classifier.custom(folder, "tsv", ["x", "x,y", "", "x,z"])
+    flags = files | {"label_kind": "several", "do_eval": True, "do_predict": True}
+    flags |= {"label_thresholds": True, "do_train": True}
+    classifier.run(folder, "custom", **flags, calibrate=True, do_export=True)
+    results, known = jobs.results(folder), answers(folder)
+    thresholds = {name: results[f"eval_threshold_{name}"] for name in "xyz"}
+    assert thresholds != dict.fromkeys("xyz", 0.5)
+    for answer in known:
+        odds = answer["probabilities"]
+        expected = [name for name in "xyz" if odds[name] > thresholds[name]]
+        assert answer["predicted"] == expected
+    description = check_export(folder, known)
+    assert description["thresholds"] == list(thresholds.values())
+    # Python answers alike, from the checkpoint.
+    shutil.rmtree(folder / "output" / "export")
+    task = bert.load_task(str(folder / "output"))
+    for answer, other in zip(
+        task.predict([e["text"] for e in known]), known, strict=True
+    ):
+        assert answer["predicted"] == other["predicted"]
+        assert answer["probabilities"] == pytest.approx(
+            other["probabilities"], abs=1e-5
+        )
+    (folder / "output" / "eval_results.json").unlink()
+    with pytest.raises(UserError, match="has no eval_temperature; pass --do_eval"):
+        bert.load_task(str(folder / "output"))
+    with pytest.raises(UserError, match="label_thresholds was True and is now False"):
+        classifier.run(folder, "custom", **flags | {"label_thresholds": False})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"calibrate": True, "do_eval": False},
+            "--calibrate has no effect without --do_eval",
+        ),
+        (
+            {"calibrate": True, "do_eval": True, "label_kind": "number"},
+            "--calibrate: this task predicts a number",
+        ),
+        (
+            {"label_thresholds": True, "do_eval": True},
+            "no effect with --label_kind=single; it is for --label_kind=several",
+        ),
+    ],
+)
+def test_what_has_no_probabilities_is_refused(folder, changes, message):
+    with pytest.raises(UserError, match=message):
+        classifier.options(folder, "custom", do_train=True, **changes)

@@ -1,0 +1,166 @@
+"""--freeze_layers: the embeddings and the lowest layers keep their bits, at no cost."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+import run_classifier
+from training.backend import tf
+from training.run import distribution, loop
+from training.storage import checkpoint
+from errors import UserError
+from modeling.architectures.albert import AlbertConfig
+from modeling.architectures.table import make_encoder
+from modeling.architectures.word_vectors import WordEmbeddingsConfig
+from modeling.objectives import tasks
+from modeling.objectives.frozen_layers import FrozenLayers
+from modeling.objectives.label_loss import WithLabelLoss
+from modeling.objectives.text_to_text import TextToText
+from tests import classifier, family, jobs, text_to_text, tiny
+
+DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=4)
+LOWER = re.compile("/embeddings/|/layer_[01]/")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny.write(tmp_path, classifier.WORDS, DEEP)
+    start, _ = family.write_start(tmp_path, DEEP)
+    files = classifier.custom(tmp_path, "tsv", ["x", "y"], number=160)
+    flags = start | files | {"task_name": "custom", "data_dir": str(tmp_path)}
+
+    def run(source, **changes):
+        own = {"max_seq_length": 32, "freeze_layers": 2, "save_checkpoints_steps": 20}
+        own |= {"num_train_epochs": [1.25]}
+        jobs.run(run_classifier, jobs.flags(source, **flags | own | changes))
+
+    return tmp_path, run
+
+
+def gradients_of(number, **settings):
+    """A trainer of four layers, and the graph of its gradients."""
+    objective = tasks.Classification(2)
+    if number is not None:
+        objective = FrozenLayers(objective, number)
+    trainer = loop.Trainer(
+        distribution.make("one"),
+        lambda: objective.network(DEEP, seed=1),
+        objective,
+        loop.Settings(4, 0, 1e-3, 4, **settings),
+    )
+    batch = {
+        "input_ids": tf.ones((4, 8), tf.int32),
+        "label_ids": tf.constant([0, 1, 0, 1]),
+    }
+    seeds = tf.zeros((1, 2), tf.int32)
+    return trainer, (batch, {"loss": 4.0}, seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_gradients_are_those_of_all_and_end_where_nothing_is_trained(recompute):
+    (whole, inputs), (frozen, _) = (
+        gradients_of(n, recompute=recompute) for n in (None, 2)
+    )
+    paths = [v.path for v in whole.model.trainable_variables]
+    expected = dict(zip(paths, whole._gradients(*inputs)[0], strict=True))
+    found, _, _ = frozen._gradients(*inputs)
+    for variable, gradient in zip(frozen.model.trainable_variables, found, strict=True):
+        np.testing.assert_array_equal(gradient, expected.pop(variable.path))
+    assert expected and all(map(LOWER.search, expected))
+    products = []
+    for trainer in (whole, frozen):
+        graph = trainer._gradients.get_concrete_function(*inputs).graph.as_graph_def()
+        nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+        products.append(sum("MatMul" in node.op for node in nodes))
+    assert products[1] < 0.75 * products[0]
+
+
+@pytest.mark.slow
+def test_frozen_layers_keep_their_bits_and_have_no_slots(folder, tmp_path, capsys):
+    folder, run = folder
+    changes = {"gradient_accumulation_steps": 2, "dtype": "mixed_bfloat16"}
+    changes |= {"recompute": True, "layerwise_lr_decay": 0.8}
+    run(folder, do_train=True, do_eval=True, **changes)
+    start = checkpoint.read(str(folder / "model.ckpt-best"))
+    after = jobs.weights(folder)
+    for path, value in start.items():
+        is_frozen = bool(LOWER.search(path))
+        assert (f"{path}/adam_m" in after) != is_frozen, path
+        assert np.any(after[path] != value) != is_frozen, path
+    other = tmp_path / "other"
+    other.mkdir()
+    jobs.check_goes_on(run, folder, other, capsys, **changes)
+    assert json.loads((folder / "output/run.json").read_text())["freeze_layers"] == 2
+    with pytest.raises(UserError, match="freeze_layers was 2 and is now 3"):
+        run(folder, do_train=True, **changes | {"freeze_layers": 3})
+    # Its weights are used without the flag.
+    before = jobs.results(folder)
+    run(folder, do_eval=True, freeze_layers=None, dtype="mixed_bfloat16")
+    assert jobs.results(folder) == before
+
+
+@pytest.mark.parametrize("architecture", sorted(family.CONFIGS))
+def test_every_architecture_can_be_frozen(architecture):
+    config = family.CONFIGS[architecture]
+    stages = make_encoder(config).stages
+    number = len(stages) - 2
+    objective = FrozenLayers(WithLabelLoss(tasks.Classification(2), gamma=1.0), number)
+    objective.check(config)
+    model = objective.network(config)
+    frozen = {v.path for stage in stages[:-1] for v in stage}
+    trained = {v.path for v in model.trainable_variables}
+    assert trained and not trained & frozen
+    assert objective.evaluated_as.network(config).trainable_variables
+
+
+def test_freezing_zero_layers_freezes_the_embeddings():
+    model = FrozenLayers(tasks.Classification(2), 0).network(DEEP)
+    kept = [v.path for v in model.weights if not v.trainable]
+    assert kept and all("/embeddings/" in path for path in kept)
+
+
+def test_layers_that_share_weights_are_frozen_together():
+    config = AlbertConfig(
+        vocab_size=9,
+        hidden_size=4,
+        num_attention_heads=1,
+        embedding_size=2,
+        num_hidden_layers=5,
+        num_hidden_groups=2,
+    )
+    task = tasks.Classification(2)
+    for number in (0, 3, 5):
+        FrozenLayers(task, number).check(config)
+    with pytest.raises(ValueError, match="would share .* use one of 0, 3, 5"):
+        FrozenLayers(task, 2).check(config)
+    with pytest.raises(ValueError, match="or nothing would be frozen; use one of 1"):
+        FrozenLayers(task, 0).check(WordEmbeddingsConfig(9, hidden_size=4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"freeze_layers": 5}, "has 4 layers, and --freeze_layers is 5"),
+        ({"freeze_layers": -1}, "freeze_layers=-1: must be at least 0"),
+        ({"init_checkpoint": None}, "frozen layers need --init_checkpoint"),
+        ({"features": "last"}, "has no effect with --features"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused(folder, changes, message):
+    folder, run = folder
+    with pytest.raises(UserError, match=message):
+        run(folder, do_train=True, **changes)
+
+
+def test_the_lower_half_of_a_t5_is_frozen():
+    objective = FrozenLayers(TextToText(), 1)
+    objective.check(text_to_text.TINY)
+    paths = [v.path for v in objective.network(text_to_text.TINY).trainable_variables]
+    for kept in ("shared/embedding", "encoder/block_000"):
+        assert not any(kept in path for path in paths)
+    for trained in ("encoder/block_001", "decoder/block_000"):
+        assert any(trained in path for path in paths)

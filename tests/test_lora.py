@@ -1,0 +1,187 @@
+"""--lora_rank: adapters are trained and kept alone; all else sees the whole model."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import convert_checkpoint
+import run_classifier
+from training.backend import tf
+from training.storage import adapters, checkpoint
+from errors import UserError
+from modeling import layers
+from modeling.architectures.elmo.elmo import ElmoConfig
+from modeling.objectives import tasks
+from modeling.objectives.low_rank import LowRank, borrowed
+from serving.predictor import Predictor
+from tests import classifier, family, jobs, tiny
+
+DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=2)
+ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny.write(tmp_path, classifier.WORDS, DEEP)
+    start, _ = family.write_start(tmp_path, DEEP)
+    files = classifier.custom(tmp_path, "tsv", ["x", "y"], number=160)
+    flags = start | files | {"task_name": "custom", "data_dir": str(tmp_path)}
+
+    def run(source, **changes):
+        own = {"max_seq_length": 32, "save_checkpoints_steps": 20}
+        own |= {"num_train_epochs": [1.25], "learning_rate": [1e-2]}
+        own |= {"lora_rank": 2, "lora_alpha": 6.0} if changes.get("do_train") else {}
+        jobs.run(run_classifier, jobs.flags(source, **flags | own | changes))
+
+    return tmp_path, run
+
+
+def low_rank(rank=2, targets=("query", "value"), alpha=4.0):
+    task = tasks.Classification(2)
+    return LowRank(task, rank=rank, alpha=alpha, targets=targets)
+
+
+def test_a_kernel_changes_by_the_product_times_alpha_over_rank():
+    dense = layers.Dense(5, "glorot_uniform", "float32")
+    dense.build((None, 4))
+    dense.enable_lora(2, 6.0, b_initializer="glorot_uniform")
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    a, b = dense.lora_kernel_a.numpy(), dense.lora_kernel_b.numpy()
+    kernel = dense._kernel.numpy() + 6.0 / 2 * a @ b
+    np.testing.assert_allclose(dense.product(x), x @ kernel, atol=1e-5)
+    weights = {f"dense/{v.name}": v for v in dense.weights}
+    np.testing.assert_allclose(
+        adapters.without(weights, 6.0)["dense/kernel"], kernel, atol=1e-6
+    )
+
+
+def test_only_adapters_and_the_head_are_trained():
+    objective = low_rank()
+    objective.check(DEEP)
+    model = objective.network(DEEP, seed=3)
+    expected = {"output_weights", "output_bias"}
+    for number in range(2):
+        for name in ("query", "value"):
+            path = ADAPTED.format(number, name)
+            expected |= {f"{path}/lora_kernel_a", f"{path}/lora_kernel_b"}
+    assert {v.path for v in model.trainable_variables} == expected
+    assert borrowed(model) == {v.path for v in model.weights} - expected
+    first = {v.path: v.numpy() for v in model.trainable_variables}
+    for variable in objective.network(DEEP, seed=3).trainable_variables:
+        np.testing.assert_array_equal(first[variable.path], variable.numpy())
+        if variable.path.endswith("_b"):
+            assert not np.any(variable.numpy())
+        elif variable.path.endswith("_a"):
+            bound = 1 / np.sqrt(DEEP.hidden_size)
+            assert 0.5 * bound < np.abs(variable.numpy()).max() <= bound
+    same = tasks.Classification(2).network(DEEP, seed=3)
+    ids = {"input_ids": tf.ones((1, 4), tf.int32)}
+    np.testing.assert_array_equal(model(ids)["logits"], same(ids)["logits"])
+
+
+@pytest.mark.slow
+def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, capsys):
+    folder, run = folder
+    changes = {"gradient_accumulation_steps": 2, "recompute": True}
+    flags = {"do_eval": True, "do_predict": True, "do_export": True}
+    run(folder, do_train=True, **flags, **changes)
+    prefix = checkpoint.resolve(str(folder / "output"))
+    stored = checkpoint.read_stored(prefix)
+    assert "output_weights" in stored and "output_weights/adam_m" in stored
+    own = [name for name in stored if name.startswith("bert/")]
+    assert own and all("/lora_kernel_" in name for name in own)
+    # A resume ends with the same bits.
+    other = tmp_path / "other"
+    other.mkdir()
+    run_of = {"do_train": True, "output_dir": str(other / "output"), **changes}
+    with jobs.dying(step=20):
+        run(folder, **run_of)
+    run(folder, **run_of)
+    assert "continuing from step 20" in capsys.readouterr().out
+    again = checkpoint.read_stored(checkpoint.resolve(str(other / "output")))
+    jobs.check_same_bits(again, stored)
+    # Read as a whole, it is the base and what was added.
+    whole, base = jobs.weights(folder), checkpoint.read(str(folder / "model.ckpt-best"))
+    assert base.keys() <= whole.keys() and not adapters.are_in(whole)
+    path = ADAPTED.format(1, "value")
+    change = 3.0 * stored[f"{path}/lora_kernel_a"] @ stored[f"{path}/lora_kernel_b"]
+    assert np.abs(change).max() > 1e-3
+    np.testing.assert_allclose(
+        whole[f"{path}/kernel"], base[f"{path}/kernel"] + change, atol=1e-6
+    )
+    kept = ADAPTED.format(1, "key") + "/kernel"
+    np.testing.assert_array_equal(whole[kept], base[kept])
+    # Later commands, exports and conversions need no flag.
+    before = jobs.results(folder)
+    run(folder, do_eval=True)
+    assert jobs.results(folder) == pytest.approx(before, abs=1e-5)
+    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
+    known = [json.loads(line) for line in lines]
+    found = Predictor(str(folder / "output")).predict(
+        [{"text": each["text"]} for each in known]
+    )
+    for one, each in zip(found, known, strict=True):
+        assert one["probabilities"] == pytest.approx(each["probabilities"], abs=1e-5)
+    given = {"input": [str(folder / "output")], "output_dir": str(tmp_path / "merged")}
+    jobs.run(convert_checkpoint, given)
+    merged = checkpoint.read(checkpoint.resolve(str(tmp_path / "merged")))
+    assert "global_step" in whole and "global_step" not in merged
+    np.testing.assert_array_equal(merged[f"{path}/kernel"], whole[f"{path}/kernel"])
+
+
+@pytest.mark.slow
+def test_another_base_is_refused(folder, capsys):
+    folder, run = folder
+    run(folder, do_train=True, num_train_epochs=[0.5])
+    with pytest.raises(UserError, match="lora_rank was 2 and is now 3"):
+        run(folder, do_train=True, num_train_epochs=[0.5], lora_rank=3)
+    prefix = str(folder / "model.ckpt-best")
+    weights = checkpoint.read(prefix)
+    weights["bert/embeddings/word_embeddings"] += 1e-3
+    checkpoint.write_bundle(prefix, weights)
+    with pytest.raises(UserError, match="not the weights with which the adapters of"):
+        run(folder, do_eval=True)
+    with pytest.raises(UserError, match="not the weights with which the adapters of"):
+        run(folder, do_train=True, num_train_epochs=[0.5])
+    for part in folder.glob("model.ckpt-best.*"):
+        part.unlink()
+    with pytest.raises(UserError, match="model.ckpt-best: no such checkpoint"):
+        run(folder, do_eval=True)
+    (folder / "output" / "adapter.json").write_text("{}")
+    with pytest.raises(UserError, match="does not say to which checkpoint"):
+        run(folder, do_eval=True)
+
+
+@pytest.mark.slow
+def test_a_search_and_early_stopping_keep_adapters(folder, untraced):
+    folder, run = folder
+    changes = {"num_trials": 2, "early_stopping_patience": 1, "do_eval": True}
+    run(folder, do_train=True, num_train_epochs=[0.5], **changes)
+    before = jobs.results(folder)
+    run(folder, do_eval=True)
+    assert jobs.results(folder) == pytest.approx(before, abs=1e-5)
+
+
+REFUSED = [
+    ({"lora_rank": 17}, "--lora_rank is 17, more than 16, the width of query"),
+    ({"lora_targets": ["query", "v"]}, "'v', which no dense layer .* called"),
+    ({"lora_rank": 0}, "lora_rank=0: must be at least 1"),
+    ({"features": "last"}, "--lora_rank has no effect with --features"),
+    ({"freeze_layers": 1}, "--lora_rank has no effect with --freeze_layers"),
+    ({"lora_rank": None}, "--lora_alpha has no effect without --lora_rank"),
+    ({"init_checkpoint": None}, "frozen layers need --init_checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_cannot_be_adapted_is_refused(folder, changes, message):
+    folder, run = folder
+    with pytest.raises(UserError, match=message):
+        run(folder, do_train=True, **changes)
+
+
+def test_an_encoder_without_dense_layers_has_nothing_to_adapt():
+    with pytest.raises(ValueError, match="has no dense layers to adapt; remove `lora"):
+        low_rank().check(ElmoConfig(40, hidden_size=16, lstm_size=12))

@@ -1,0 +1,75 @@
+"""Adapters in the files of Hugging Face's peft, without it."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import convert_checkpoint
+from training.storage import checkpoint
+from errors import UserError
+from tests import jobs, peft_adapters
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", params=peft_adapters.CONFIGS)
+def folder(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    peft_adapters.write_base(folder, request.param)
+    peft_adapters.adapt(folder)
+    return folder
+
+
+def test_files_are_named_as_pefts_and_come_back_as_they_were(folder):
+    kind = folder.name.rstrip("0123456789")
+    stored = safetensors.numpy.load_file(folder / "ours" / "adapter_model.safetensors")
+    module = f"base_model.model.{kind}.encoder.layer.1.attention.self"
+    assert stored[f"{module}.query.lora_A.weight"].shape == (2, 16)
+    assert stored[f"{module}.value.lora_B.weight"].shape == (16, 2)
+    head = {
+        "bert": ["classifier"],
+        "roberta": ["classifier.dense", "classifier.out_proj"],
+    }
+    others = {name for name in stored if "lora" not in name}
+    assert others == {
+        f"base_model.model.{name}.{end}"
+        for name in head[kind]
+        for end in ("weight", "bias")
+    }
+    said = json.loads((folder / "ours" / "adapter_config.json").read_text())
+    assert said["r"] == 2 and said["lora_alpha"] == 4
+    assert said["target_modules"] == ["query", "value"]
+    assert said["modules_to_save"] == ["classifier"]
+    assert said["base_model_name_or_path"] == str(folder / "base")
+    # Read with its base, it is the model that was trained.
+    found = checkpoint.read(checkpoint.resolve(str(folder / "ours")))
+    whole = jobs.weights(folder)
+    assert found and not any("lora" in name for name in found)
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, whole[name], err_msg=name)
+    assert set(whole) - set(found) == {
+        n
+        for n in whole
+        if n == "global_step" or n.startswith("training/") or "/adam_" in n
+    }
+
+
+def test_what_peft_computes_otherwise_is_refused(folder, tmp_path):
+    path = folder / "ours" / "adapter_config.json"
+    said = json.loads(path.read_text())
+    try:
+        for changes, message in (
+            ({"use_dora": True}, "use_dora is True, and only False is read; merge"),
+            ({"peft_type": "IA3"}, "does not describe a LoRA adapter"),
+            ({"base_model_name_or_path": None}, "base_model_name_or_path is None"),
+        ):
+            path.write_text(json.dumps(said | changes))
+            with pytest.raises(UserError, match=message):
+                checkpoint.read(checkpoint.resolve(str(folder / "ours")))
+    finally:
+        path.write_text(json.dumps(said))
+    given = {"output_dir": str(tmp_path / "new"), "layout": "peft"}
+    with pytest.raises(UserError, match="contains no adapters"):
+        jobs.run(convert_checkpoint, given | {"input": [str(folder / "base")]})

@@ -160,7 +160,8 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     assert "the same answers to 21 requests" in capfd.readouterr().out
     output = folder / "output"
     directory = output / "export"
-    assert sorted(os.listdir(directory)) == ["export.json", "tensors", "text"]
+    names = ["README.md", "export.json", "tensors", "text"]
+    assert sorted(os.listdir(directory)) == names
     description = json.loads((directory / "export.json").read_text())
     assert description["dtype"] == "float32"
     run(folder, do_train=False, do_predict=True, **kind)

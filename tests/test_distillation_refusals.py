@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from errors import UserError
-from tests import distillation, jobs
+from tests import distillation, forked, jobs
 from tests.distillation import TRAINED
 
 
@@ -192,7 +192,7 @@ def test_other_heads_of_spans_have_no_teacher(taught):
 def test_a_person_sees_one_line(taught):
     files = taught("single")
     given = files.given("refused", distill_from="nowhere", **TRAINED)
-    done = jobs.finished(jobs.command("run_classifier.py", given))
+    done = forked.finished(jobs.command("run_classifier.py", given))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("run_classifier.py: error: --distill_from=nowhere: ")

@@ -16,7 +16,7 @@ from modeling.architectures.gpt import GptConfig
 from serving import predictor
 from tests import jobs, swag
 from tests.family import classifier_files, classifier_flags, write_start
-from tests.pretraining import run, run_on
+from tests.pretraining import run, run_twice
 from tests.records import VOCAB_FILE, make_records
 
 CONFIG = GptConfig(
@@ -87,28 +87,33 @@ def records(tmp_path_factory):
     return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
 
 
-@pytest.mark.slow
-def test_a_killed_pre_training_ends_alike_and_is_exported(
-    records, tmp_path, untraced, capsys
-):
-    config = dataclasses.replace(CONFIG, vocab_size=3000)
-    given = {
-        "config": config,
+@pytest.fixture
+def pre_training(records):
+    return {
+        "config": dataclasses.replace(CONFIG, vocab_size=3000),
         "objective": "next_token",
         "input_file": [records],
         "optimizer": "openai_adam_cosine",
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
     }
-    (tmp_path / "whole").mkdir()
-    run(tmp_path / "whole", **given)
-    expected = run_on(tmp_path, capsys, 2, **given)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_killed_pre_training_ends_alike(pre_training, tmp_path, untraced, capsys):
+    run_twice(tmp_path, capsys, **pre_training, gradient_accumulation_steps=2)
+
+
+@pytest.mark.slow
+def test_a_pre_training_is_exported(pre_training, tmp_path, untraced):
+    more = {"num_train_steps": 2, "do_export": True, "vocab_file": VOCAB_FILE}
+    run(tmp_path, **pre_training | more)
+    learned = jobs.weights(tmp_path)
     assert all(
-        name.startswith(("gpt/", "global_step", "training/")) for name in expected
+        name.startswith(("gpt/", "global_step", "training/")) for name in learned
     )
-    export = {"do_train": False, "do_export": True, "vocab_file": VOCAB_FILE}
-    run(tmp_path / "whole", **given | export)
-    output = str(tmp_path / "whole" / "output")
+    output = str(tmp_path / "output")
     text = "returns the number of"
     (answer,) = predictor.Predictor(output).predict([{"text": text}])
     chances = [token["probability"] for token in answer["tokens"]]

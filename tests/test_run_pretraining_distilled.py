@@ -175,6 +175,7 @@ def test_a_student_learns_what_a_teacher_in_another_layout_expects(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
     run(tmp_path, **given, dry_run=True)
     said = capsys.readouterr().out

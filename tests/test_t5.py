@@ -163,11 +163,8 @@ def test_another_network_is_refused(given, tmp_path):
         run(tmp_path, **given)
 
 
-@pytest.mark.slow
-def test_a_vocabulary_without_cls_from_records_to_an_export_and_a_writer(
-    tmp_path, untraced, capsys
-):
-    """T5's own: rows begin with text, and lose only what is text."""
+def _of_its_own_vocabulary(tmp_path, capsys):
+    """Flags of a run of two updates: rows begin with text, and lose only what is text."""
     (tmp_path / "text.txt").write_text(STATEMENTS)
     vocabulary = str(tmp_path / "spiece.model")
     jobs.run(
@@ -191,23 +188,32 @@ def test_a_vocabulary_without_cls_from_records_to_an_export_and_a_writer(
     assert inspect_records.main(inspected) == 0
     assert "no problems found" in capsys.readouterr().out
     config = dataclasses.replace(PRETRAINING["config"], vocab_size=256, eos_token_id=1)
-    given = PRETRAINING | {
+    return PRETRAINING | {
         "config": config,
         "input_file": [records],
         "vocab_file": vocabulary,
         "num_train_steps": 2,
     }
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_vocabulary_without_cls_is_tried_and_exported(tmp_path, untraced, capsys):
+    given = _of_its_own_vocabulary(tmp_path, capsys)
     run(tmp_path, **given, dry_run=True)
     assert "weights; a checkpoint takes" in capsys.readouterr().out
     run(tmp_path, **given, do_export=True)
     model = predictor.Predictor(str(tmp_path / "output"))
     (answer,) = model.predict([{"text": "One <extra_id_0> two."}])
     assert isinstance(answer["predicted"], str)
-    _check_writer_begins_with_it(tmp_path, vocabulary, capsys)
 
 
-def _check_writer_begins_with_it(folder, vocabulary, capsys):
+@pytest.mark.slow
+def test_a_vocabulary_without_cls_from_records_to_a_writer(tmp_path, untraced, capsys):
     """Of a network that has learned to write, fine-tuning leaves nothing at random."""
+    given, folder = _of_its_own_vocabulary(tmp_path, capsys), tmp_path
+    run(folder, **given)
+    vocabulary = given["vocab_file"]
     before = jobs.weights(folder)
     text_to_text.write_table(folder / "train.tsv", [("one of it", "so")] * 8)
     capsys.readouterr()

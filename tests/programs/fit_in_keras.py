@@ -177,7 +177,7 @@ def check_formats(config, folder):
     assert trained(again)  # and it goes on
 
 
-def check_training(folder):
+def check_training():
     """In a subclass, frozen, compiled, in bfloat16, and with low-rank updates."""
     subclassed = Subclassed(make_encoder(BERT))
     assert trained(subclassed)
@@ -257,8 +257,9 @@ def main(folder, part="bert"):
     else:
         check_dropout()
         check_heads()
-        check_formats(BERT, folder)
-        check_training(folder)
+        if not IS_TENSORFLOW:  # there, `formats` does, and the page on Python
+            check_formats(BERT, folder)
+        check_training()
         check_learning()
     print("all checks passed on", keras.backend.backend())
 

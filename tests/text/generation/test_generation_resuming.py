@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from errors import UserError
+from tests import tiers
 from tests.killed import Killed
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
 from text.files import local
@@ -16,7 +17,7 @@ from text.tokenizers.vocabulary import Vocabulary
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("before", tiers.cases([True, False], [True]))
 def test_killed_at_any_rename_it_ends_with_the_same_bytes(
     folder, many_tasks, monkeypatch, before
 ):

@@ -13,6 +13,7 @@ import pytest
 import tests
 from training.backend import tf
 from errors import UserError
+from tests import tiers
 from text.graphs.table import graph_of
 from text.tasks import squad
 from text.tasks.answer_spans import Document
@@ -228,7 +229,7 @@ def check_graph(tokenizer, encode, texts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiers.cases(CASES, ["tiny", "xlnet_digits"]))
 def test_a_graph_gives_the_same(name, tmp_path):
     tokenizer = load(name)
     encode = in_graph(tokenizer, tmp_path)

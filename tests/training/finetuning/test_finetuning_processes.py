@@ -56,6 +56,7 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
     """In processes of their own: one may hold a single MirroredStrategy."""
     config = dataclasses.replace(

@@ -33,7 +33,7 @@ import numpy as np
 import options
 from training.backend import keras, tf
 from training.queries import arguments, mask_filling, query, text_features
-from training.storage import checkpoint, run_folder
+from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
@@ -471,10 +471,9 @@ def _merged(layer: Encoder) -> dict[str, np.ndarray]:
     values = {variable.path: variable.numpy() for variable in layer.weights}
     for each in layer._flatten_layers():
         if getattr(each, "lora_enabled", False):
-            values[each._kernel.path] = keras.ops.convert_to_numpy(each.kernel)
-            for added in (each.lora_kernel_a, each.lora_kernel_b):
-                del values[added.path]
-    return values
+            own = {variable.path: variable for variable in each.weights}
+            values |= adapters.without(own, each.lora_alpha)
+    return {k: v for k, v in values.items() if not adapters.are_in([k])}
 
 
 class MaskedLM:

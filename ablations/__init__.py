@@ -1,1 +1,1 @@
-"""Reruns ablations of papers: what to compare, in which processes, and on which page."""
+"""Reruns tables of papers: what to compare, in which processes, and on which page."""

@@ -62,6 +62,10 @@ class SuiteFlags(Protocol):
     num_trials: int
     from_mnli: bool
     random_baseline: bool
+    classifier_flags: str
+    squad_flags: str
+    swag_flags: str
+    ner_flags: str
 
 
 class Plan(NamedTuple):
@@ -95,7 +99,7 @@ def plan(flags: SuiteFlags) -> Plan:
     problems: list[str] = []
     tasks, diagnostic = _tasks(flags, problems)
     starts = _starts(flags, problems)
-    if (diagnostic or flags.from_mnli) and "MNLI" not in {*tasks}:
+    if (diagnostic or flags.from_mnli) and "MNLI" not in tasks:
         what = "AX" if diagnostic else "--from_mnli"
         problems.append(f"{what} needs MNLI in --tasks")
     if problems:

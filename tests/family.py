@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from modeling.architectures.gpt import GptConfig
 from modeling.architectures.t5.t5_config import T5Config
 from modeling.architectures.table import make_encoder
 from modeling.architectures.xlnet.xlnet import XlnetConfig
-from tests import jobs, ner, squad, swag, tiny
+from tests import classifier, jobs, ner, squad, swag, tiny
 
 _SIZES = {
     "vocab_size": 9,
@@ -50,6 +51,29 @@ def write_start(
     prefix = str(folder / "model.ckpt-best")
     checkpoint.write_bundle(prefix, weights)
     return {"init_checkpoint": prefix}, weights
+
+
+def classifier_from_a_start(
+    folder: pathlib.Path, config: EncoderConfig, **own
+) -> Callable:
+    """Files of a classifier and the weights that it starts from.
+
+    Args:
+        own: flags of every run.
+    Returns:
+        what runs it: with the folder to run in, and other flags.
+    """
+    tiny.write(folder, classifier.WORDS, config)
+    start, _ = write_start(folder, config)
+    files = classifier.custom(folder, "tsv", ["x", "y"], number=160)
+    flags = start | files | {"task_name": "custom", "data_dir": str(folder)}
+    flags |= {"max_seq_length": 32, "save_checkpoints_steps": 20}
+    flags |= {"num_train_epochs": [1.25]} | own
+
+    def run(source, **changes):
+        jobs.run(run_classifier, jobs.flags(source, **flags | changes))
+
+    return run
 
 
 def classifier_files(folder: pathlib.Path) -> None:

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-import run_classifier
 from training.backend import tf
 from training.run import distribution, loop
 from training.storage import checkpoint
@@ -19,7 +18,7 @@ from modeling.objectives import tasks
 from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.label_loss import WithLabelLoss
 from modeling.objectives.text_to_text import TextToText
-from tests import classifier, family, jobs, text_to_text, tiny
+from tests import classifier, family, jobs, text_to_text
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=4)
 LOWER = re.compile("/embeddings/|/layer_[01]/")
@@ -27,17 +26,7 @@ LOWER = re.compile("/embeddings/|/layer_[01]/")
 
 @pytest.fixture
 def folder(tmp_path):
-    tiny.write(tmp_path, classifier.WORDS, DEEP)
-    start, _ = family.write_start(tmp_path, DEEP)
-    files = classifier.custom(tmp_path, "tsv", ["x", "y"], number=160)
-    flags = start | files | {"task_name": "custom", "data_dir": str(tmp_path)}
-
-    def run(source, **changes):
-        own = {"max_seq_length": 32, "freeze_layers": 2, "save_checkpoints_steps": 20}
-        own |= {"num_train_epochs": [1.25]}
-        jobs.run(run_classifier, jobs.flags(source, **flags | own | changes))
-
-    return tmp_path, run
+    return tmp_path, family.classifier_from_a_start(tmp_path, DEEP, freeze_layers=2)
 
 
 def gradients_of(number, **settings):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import convert_checkpoint
-import run_classifier
 from training.backend import tf
 from training.storage import adapters, checkpoint
 from errors import UserError
@@ -16,7 +15,7 @@ from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, borrowed
 from serving.predictor import Predictor
-from tests import classifier, family, jobs, tiny
+from tests import classifier, family, jobs
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=2)
 ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
@@ -24,16 +23,11 @@ ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
 
 @pytest.fixture
 def folder(tmp_path):
-    tiny.write(tmp_path, classifier.WORDS, DEEP)
-    start, _ = family.write_start(tmp_path, DEEP)
-    files = classifier.custom(tmp_path, "tsv", ["x", "y"], number=160)
-    flags = start | files | {"task_name": "custom", "data_dir": str(tmp_path)}
+    start = family.classifier_from_a_start(tmp_path, DEEP, learning_rate=[1e-2])
 
     def run(source, **changes):
-        own = {"max_seq_length": 32, "save_checkpoints_steps": 20}
-        own |= {"num_train_epochs": [1.25], "learning_rate": [1e-2]}
-        own |= {"lora_rank": 2, "lora_alpha": 6.0} if changes.get("do_train") else {}
-        jobs.run(run_classifier, jobs.flags(source, **flags | own | changes))
+        adapted = {"lora_rank": 2, "lora_alpha": 6.0} if changes.get("do_train") else {}
+        start(source, **adapted | changes)
 
     return tmp_path, run
 

@@ -4,20 +4,20 @@ Axes: b batch, s seq_length, h hidden_size, p its half, n heads of each.
 """
 
 import dataclasses
+import typing
 
 import keras
 from keras import ops
 
 from modeling import bilstm, layers
-from modeling.architectures.bert import ACTIVATIONS, BertConfig, BertEncoder
-from modeling.architectures.config import EncoderConfig
+from modeling.architectures.bert import BertConfig, BertEncoder
 from modeling.architectures.encoder import Encoder
 
 _DIRECTIONS = ("left_to_right", "right_to_left")
 
 
 @dataclasses.dataclass(frozen=True)
-class SideBySideConfig(EncoderConfig):
+class SideBySideConfig(BertConfig):
     """Sizes, rates and activation of two stacks of BERT's layers.
 
     BERT's paper names such a pair as what one could do in place of its own encoder: twice
@@ -30,22 +30,12 @@ class SideBySideConfig(EncoderConfig):
     """
 
     architecture = "side_by_side"
-    choices = {"hidden_act": ACTIVATIONS}
-    keys_without_shape = ("num_attention_heads", "hidden_act")
     capabilities = frozenset({"directions"})
     share_embedding_softmax = True
 
-    vocab_size: int
+    attention_direction: typing.ClassVar[str] = "both"  # so it is not a key
+    pooling: typing.ClassVar[None] = None
     hidden_size: int = 1536
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 16
-    initializer_range: float = 0.02
 
     def __post_init__(self):
         super().__post_init__()

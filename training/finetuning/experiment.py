@@ -309,7 +309,7 @@ class Experiment:
         base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
-            base_sha256=adapters.digest(base),
+            base_sha256=checkpoint.digest(base),
             scope=scope,
             alpha=flags.low_rank_alpha,
         )

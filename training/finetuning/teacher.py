@@ -118,7 +118,8 @@ class Teacher:
 
     @functools.cached_property
     def digest(self) -> str:
-        weights = checkpoint.digest(self.trainer.weights)
+        weights = self.trainer.weights
+        weights = checkpoint.digest({k: v.numpy() for k, v in weights.items()})
         text = sorted(self.experiment.task.tokenizer.settings.items())
         return hashlib.sha256(repr((weights, text)).encode()).hexdigest()
 

@@ -62,7 +62,7 @@ class WordTeacher:
             *(v.path for v in network.masked_lm.weights),
         }
         return checkpoint.digest(
-            {v.path: v for v in network.weights if v.path in needed}
+            {v.path: v.numpy() for v in network.weights if v.path in needed}
         )
 
     def distilled(

@@ -21,7 +21,6 @@ from text.tokenizers.table import TokenizerOptions
 
 Text = str | tuple[str, str]
 
-_SHARE = "layerwise_lr_decay"
 # What Hugging Face's tokenizers and Keras Hub's call inputs.
 _THEIR_NAMES = {
     "attention_mask": "input_mask",
@@ -180,7 +179,11 @@ def check_optimizer(learning_rate: float, settings: Mapping) -> None:
     floats = [f.name for f in dataclasses.fields(made) if f.type is float]
     numbers = {name: getattr(made, name) for name in floats}
     for name, value in {"learning_rate": learning_rate, **numbers}.items():
-        bounds = {"above": 0, "at_most": 1} if name == _SHARE else {"at_least": 0}
+        bounds = (
+            {"above": 0, "at_most": 1}
+            if name == "layerwise_lr_decay"
+            else {"at_least": 0}
+        )
         check_number(name, value, is_whole=False, **bounds)
     for name, value, allowed in (
         ("optimizer", made.optimizer, optimizers()),

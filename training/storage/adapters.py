@@ -5,7 +5,6 @@ and not the encoder that they change. `adapter.json` in the run's folder says wh
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -27,7 +26,7 @@ class Note:
 
     Attributes:
         base: the checkpoint of the encoder.
-        base_sha256: of the encoder's weights there; see `digest`.
+        base_sha256: of the encoder's weights there; see `checkpoint.digest`.
         scope: what the names of the encoder's weights begin with.
         alpha: the factor of the products, times their rank.
     """
@@ -41,15 +40,6 @@ class Note:
 def are_in(names: Iterable[str]) -> bool:
     """Whether a checkpoint with these names contains adapters."""
     return any(name.endswith((f"/{_A}", f"/{_B}")) for name in names)
-
-
-def digest(weights: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of names and values, in hexadecimal."""
-    found = hashlib.sha256()
-    for name, value in sorted(weights.items()):
-        found.update(name.encode())
-        found.update(np.ascontiguousarray(value))
-    return found.hexdigest()
 
 
 def is_noted(folder: str) -> bool:

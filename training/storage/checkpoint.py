@@ -148,7 +148,7 @@ def _with_base(prefix):
     folder = folder_of(prefix)
     note = adapters.read_note(folder)
     base = base_weights(note.base, tuple(note.scope))
-    adapters.check_base(note, adapters.digest(base), folder)
+    adapters.check_base(note, digest(base), folder)
     return adapters.merged(base, read_stored(prefix), note.alpha)
 
 
@@ -401,12 +401,12 @@ def find_config(folder: str) -> str | None:
     return next(filter(tf.io.gfile.exists, paths), None)
 
 
-def digest(weights: Mapping[str, object]) -> str:
+def digest(weights: Mapping[str, np.ndarray]) -> str:
     """Identifies a network's weights: SHA-256 of names and values, in hexadecimal."""
     found = hashlib.sha256()
-    for name, variable in sorted(weights.items()):
+    for name, value in sorted(weights.items()):
         found.update(name.encode())
-        found.update(np.ascontiguousarray(variable.numpy()))
+        found.update(np.ascontiguousarray(value))
     return found.hexdigest()
 
 

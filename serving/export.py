@@ -46,7 +46,7 @@ from serving import (
 )
 from serving.predictor import TENSORS, TEXT
 from text.files import anywhere, hub
-from text.graphs.table import graph_of, libraries_of
+from text.graphs.lookup import graph_of, libraries_of
 from text.records import encoding
 from text.records.rows import Layout
 from text.tokenizers.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from serving import forms
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from training.finetuning.task import Predictions, Task
 
 _SHAPES = {"text": [None], "list": [None, None]}

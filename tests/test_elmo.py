@@ -20,7 +20,7 @@ from tests import jobs, ner
 from tests.family import classifier_files, classifier_flags, write_start
 from tests.pretraining import metrics, results, run, run_on
 from tests.records import VOCAB_FILE, make_records
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.tokenizers.table import (
     TokenizerOptions,
     find_vocabulary,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from training.storage import run_folder
 from serving import export
 from text.files import anywhere, hub, sources
-from text.graphs.table import libraries_of
+from text.graphs.lookup import libraries_of
 
 # What the end of a class's name says: the task by the hub's name, and in words.
 _TASKS = {

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tests
 from tests import graph_session, tiers
-from text.graphs.table import graph_of, libraries_of
+from text.graphs.lookup import graph_of, libraries_of
 from text.tokenizers import whole_words, wordpiece
 from text.tokenizers.learning import sentencepiece_learning
 from text.tokenizers.table import TokenizerOptions

@@ -9,7 +9,7 @@ import tests
 from training.backend import tf
 from tests.text.graphs import test_answer_spans_graph as graphs
 from text.graphs import packing_graph
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.instances import packing
 from text.tasks import answer_spans, augmentation, squad
 from text.tokenizers.table import TokenizerOptions

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tests
 from errors import UserError
 from text.graphs import mask_tokens_graph, packing_graph
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.instances import packing
 from text.tasks import mask_tokens
 from text.tokenizers import bpe

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tests
 from errors import UserError
 from text.graphs import packing_graph
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.instances import packing
 from text.tokenizers import bpe
 from text.tokenizers.table import (

@@ -12,7 +12,7 @@ from training.backend import tf
 from serving.predictor import Predictor
 from tests import jobs, tiny
 from tests.programs import letters
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 
 TEXT = (

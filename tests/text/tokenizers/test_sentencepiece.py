@@ -14,7 +14,7 @@ import tests
 from training.backend import tf
 from errors import UserError
 from tests import tiers
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.tasks import squad
 from text.tasks.answer_spans import Document
 from text.tokenizers import sentencepiece

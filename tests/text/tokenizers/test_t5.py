@@ -12,7 +12,7 @@ from errors import UserError
 from tests import jobs
 from tests.text.tokenizers.test_sentencepiece import NASTY
 from text.graphs.graph_tokenizer import GraphTokenizer
-from text.graphs.table import graph_of
+from text.graphs.lookup import graph_of
 from text.instances import packing
 from text.tokenizers import sentencepiece_files
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions

@@ -7,6 +7,7 @@ Source: peft's documentation, "PEFT checkpoint format" (developer_guides/checkpo
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+BASE = "base_model_name_or_path"  # in the config
 _PREFIX = "base_model.model."
 _SIDES = {"lora_A": "lora_kernel_a", "lora_B": "lora_kernel_b"}
 # Keys whose value says that the adapters are computed otherwise.
@@ -89,8 +91,8 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
         else:
             value = value.T if pair.transposed else value
             found[pair.released] = np.ascontiguousarray(value)
-    base = said["base_model_name_or_path"]
-    if not tf.io.gfile.exists(base):
+    base = said[BASE]
+    if not tf.io.gfile.exists(base) and hub.is_name(base):
         revision = f"@{said['revision']}" if said.get("revision") else ""
         base = f"{hub.PREFIX}{base}{revision}"
     return base, float(said["lora_alpha"]), found
@@ -107,9 +109,11 @@ def _config(path):
                 "merge the adapter with peft (merge_and_unload), and load what "
                 "save_pretrained then writes"
             )
-    for key, kind in (("base_model_name_or_path", str), ("lora_alpha", int | float)):
-        if not isinstance(said.get(key), kind):
-            raise UserError(f"{path}: {key} is {said.get(key)!r:.40}; add it")
+    base, alpha = said.get(BASE), said.get("lora_alpha")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{path}: {BASE} is {base!r:.40}; name the base's folder there")
+    if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
+        raise UserError(f"{path}: lora_alpha is {alpha!r:.40}; it must be above 0")
     return said
 
 
@@ -174,7 +178,7 @@ def write(
             whole.add(module.split(".")[1 if module.count(".") > 1 else 0])
     (rank,) = ranks
     said = {
-        "base_model_name_or_path": base.removeprefix(hub.PREFIX),
+        BASE: base.removeprefix(hub.PREFIX),
         "task_type": "QUESTION_ANS" if _SPAN_HEAD in tensors else _TASKS[head],
         "r": int(rank),
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
 import safetensors.numpy
 import tensorflow as tf
@@ -24,6 +25,12 @@ from training.interchange.table import ADAPTERS
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 BASE = "base_model_name_or_path"  # in the config
 _PREFIX = "base_model.model."
+_FLOATS = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+}
 _SIDES = {"lora_A": "lora_kernel_a", "lora_B": "lora_kernel_b"}
 # Keys whose value says that the adapters are computed otherwise.
 _USUAL = {
@@ -70,7 +77,7 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
     said = _config(os.path.join(os.path.dirname(path), CONFIG))
     try:
         with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-            theirs = safetensors.numpy.load(file.read())
+            theirs = dict(safetensors.deserialize(file.read()))
     except safetensors.SafetensorError as error:
         raise UserError(
             f"{path}: the file is damaged or incomplete ({error}); copy or download it "
@@ -84,7 +91,7 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
             raise UserError(
                 f"{path}: {name} belongs to no weight of a {adapter.model_type} model"
             )
-        value = value.astype(np.float32)
+        value = _value(path, name, value)
         if side:
             scope = pair.released.removesuffix("/kernel")
             found[f"{scope}/{_SIDES[side]}"] = np.ascontiguousarray(value.T)
@@ -96,6 +103,18 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
         revision = f"@{said['revision']}" if said.get("revision") else ""
         base = f"{hub.PREFIX}{base}{revision}"
     return base, float(said["lora_alpha"]), found
+
+
+def _value(path, name, stored) -> np.ndarray:
+    """float32 [...]"""
+    dtype = _FLOATS.get(stored["dtype"])
+    if not dtype:
+        raise UserError(
+            f"{path}: {name} has type {stored['dtype']}, but only {', '.join(_FLOATS)} are "
+            "read; save the adapter in one of these"
+        )
+    values = np.frombuffer(stored["data"], dtype).reshape(stored["shape"])
+    return values.astype(np.float32)
 
 
 def _config(path):

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -11,6 +12,7 @@ import convert_checkpoint
 from training.storage import checkpoint
 from errors import UserError
 from tests import jobs, peft_adapters
+from training.interchange import peft
 
 WEIGHTS = "adapter_model.safetensors"
 pytestmark = pytest.mark.slow
@@ -56,6 +58,28 @@ def test_files_are_named_as_pefts_and_come_back_as_they_were(folder):
         for n in whole
         if n == "global_step" or n.startswith("training/") or "/adam_" in n
     }
+
+
+def test_adapters_of_a_bfloat16_model_are_read(folder, tmp_path):
+    known = safetensors.numpy.load_file(folder / "ours" / WEIGHTS)
+    path = tmp_path / WEIGHTS
+    shutil.copy(folder / "ours" / "adapter_config.json", tmp_path)
+    # As torch saves them; from numpy, safetensors does not.
+    parts, header, end = [], {}, 0
+    for name, value in known.items():
+        parts.append(value.astype(ml_dtypes.bfloat16).tobytes())
+        place = [end, end := end + len(parts[-1])]
+        header[name] = {"dtype": "BF16", "shape": value.shape, "data_offsets": place}
+    said = json.dumps(header).encode()
+    path.write_bytes(b"".join([len(said).to_bytes(8, "little"), said, *parts]))
+    _, _, found = peft.read(str(path))
+    for name, value in peft.read(str(folder / "ours" / WEIGHTS))[2].items():
+        expected = value.astype(ml_dtypes.bfloat16).astype(np.float32)
+        np.testing.assert_array_equal(found[name], expected)
+    whole = {name: value.astype(np.int8) for name, value in known.items()}
+    safetensors.numpy.save_file(whole, path)
+    with pytest.raises(UserError, match="has type I8, but only F64, F32, F16, BF16"):
+        peft.read(str(path))
 
 
 def test_what_peft_computes_otherwise_is_refused(folder, tmp_path):

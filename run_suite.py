@@ -102,8 +102,8 @@ def main(flags: Options) -> int:
     root = flags.output_dir
     finished = cells.all_finished(root, planned.cells)
     left = [cell for cell in planned.cells if cell.name not in finished]
-    for model in planned.models:
-        cells.check_flags(root, [c for c in left if c.name.startswith(f"{model}/")])
+    for cell in left:  # a flag may fit one task and not another
+        cells.check_flags(root, [cell])
     if flags.dry_run:
         for cell in left:
             print(f"{cell.name}: {shlex.join(cell.command(root)[1:])}")

@@ -164,6 +164,17 @@ def test_all_that_is_missing_is_said_at_once(folder, changes, message):
         suite.plan(given(**changes))
 
 
+def test_flags_that_do_not_fit_one_task_are_refused_before_any_runs(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(cells.subprocess, "Popen", InThisProcess)
+    tasks = ["RTE:glue/RTE", "STS-B:glue/STS-B"]
+    flags = given(glue_dir=None, tasks=tasks, classifier_flags="--calibrate")
+    with pytest.raises(UserError, match="predicts a number, not labels"):
+        run_suite.main(flags)
+    assert not (folder / "out").exists()
+
+
 def test_a_folder_of_others_is_left_alone(folder, monkeypatch):
     monkeypatch.setattr(cells, "check_flags", lambda *_: None)
     (folder / "out").mkdir()

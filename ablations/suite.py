@@ -161,7 +161,6 @@ def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str
 def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
     """Flags that name each model, by a name for its row."""
     starts = {}
-    passed = " ".join(getattr(flags, name) for name in _FLAGS.values())
     for path in flags.init_checkpoint:
         name = re.sub(r"[^\w.-]+", "_", _called(path)) or "model"
         if name in (*starts, NOT_PRETRAINED):
@@ -170,10 +169,12 @@ def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
             )
         try:
             folder = checkpoint.folder_of(checkpoint.resolve(path))
-            if "--vocab_file" not in passed and not find_vocabulary(folder):
+            if not find_vocabulary(folder):
                 problems.append(f"{folder}: contains no vocabulary; copy it there")
-            if "--bert_config_file" not in passed:
+            if checkpoint.find_config(folder):
                 checkpoint.read_config(folder)
+            else:
+                problems.append(f"{folder}: contains no config; copy it there")
         except UserError as error:
             problems.append(str(error))
         starts[name] = {"init_checkpoint": path}
@@ -192,11 +193,8 @@ def _baseline(flags: SuiteFlags) -> tuple[dict, dict]:
     """The flags of a model without weights, and its config, by its name."""
     path = flags.init_checkpoint[0]
     folder = checkpoint.folder_of(checkpoint.resolve(path))
-    vocabulary = find_vocabulary(folder)
-    if not vocabulary:
-        raise UserError(f"{folder}: contains no vocabulary, for --random_baseline")
     start = {
-        "vocab_file": vocabulary,
+        "vocab_file": find_vocabulary(folder),
         "bert_config_file": f"{{root}}/{config_file(NOT_PRETRAINED)}",
     }
     return start, {NOT_PRETRAINED: checkpoint.read_config(folder)}

@@ -129,7 +129,7 @@ def test_the_baseline_has_the_config_and_no_weights(folder):
         ({"tasks": ["AX"]}, "--tasks=AX: must be NAME:FOLDER"),
         (
             {"init_checkpoint": ["bare"]},
-            "^bare: contains no vocabulary; copy it there; bare/.*json: no such file",
+            "^bare: contains no vocabulary; copy it there; bare: contains no config",
         ),
         (
             {"glue_dir": None, "tasks": ["MNLI:glue/MNLI"], "from_mnli": True},

@@ -373,11 +373,8 @@ class Classifier(ServedTask):
             raise UserError(
                 f"the model was trained otherwise; pass --both_orders={flag}"
             )
-        if state.get("doc_stride") and not self.flags.doc_stride:
-            raise UserError(
-                "the model was trained on windows of long texts; pass "
-                f"--doc_stride={state['doc_stride']}"
-            )
+        if state.get("doc_stride"):
+            self._check_windows_of(state)
         learned_labels.take_up(
             self.labels, state, self.flags.is_custom, bool(self.flags.label_names)
         )
@@ -385,6 +382,19 @@ class Classifier(ServedTask):
             folder = self.flags.output_dir
             known = calibration.recalled(folder, self.labels.names, **self._fits)
             self.labels.calibration = known
+
+    def _check_windows_of(self, state):
+        if self.flags.distill_from:
+            raise UserError(
+                "the model reads long texts in windows, which a teacher cannot; train one "
+                "without --doc_stride"
+            )
+        names = ("doc_stride", "window_pooling")
+        if any(state.get(name) != getattr(self.flags, name) for name in names):
+            needed = " ".join(f"--{name}={state.get(name)}" for name in names)
+            raise UserError(
+                f"the model was trained on windows of long texts; pass {needed}"
+            )
 
     @property
     def _fits(self):

@@ -32,9 +32,10 @@ class Options(options.Group):
     )
     tasks: list[str] = options.field(
         [],
-        help="What to fine-tune for: NAME:FOLDER, comma-separated. NAME is one of GLUE's "
-        "or of the Korean tasks, AX (answered by the model of MNLI), SQuAD, SQuAD2 (a "
-        "folder with train*.json and dev*.json), SWAG (train.csv and val.csv), NER "
+        help="What to fine-tune for: NAME:FOLDER, comma-separated. NAME is one of GLUE's, "
+        "SuperGLUE's (BoolQ, CB, COPA, MultiRC, superglue_rte, WiC) or the Korean tasks, "
+        "AX (answered by the model of MNLI), SQuAD, SQuAD2 (a folder with train*.json and "
+        "dev*.json), SWAG (train.csv and val.csv), RACE (folders train and dev), NER "
         "(train.txt and dev.txt), UD (*train*.conllu and *dev*.conllu), or custom "
         "(train.tsv and dev.tsv, with columns text and label).",
         distinct=True,
@@ -101,8 +102,8 @@ def main(flags: Options) -> int:
     root = flags.output_dir
     finished = cells.all_finished(root, planned.cells)
     left = [cell for cell in planned.cells if cell.name not in finished]
-    for model in planned.models:
-        cells.check_flags(root, [c for c in left if c.name.startswith(f"{model}/")])
+    for cell in left:  # a flag may fit one task and not another
+        cells.check_flags(root, [cell])
     if flags.dry_run:
         for cell in left:
             print(f"{cell.name}: {shlex.join(cell.command(root)[1:])}")

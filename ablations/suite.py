@@ -99,9 +99,12 @@ def plan(flags: SuiteFlags) -> Plan:
     problems: list[str] = []
     tasks, diagnostic = _tasks(flags, problems)
     starts = _starts(flags, problems)
-    if (diagnostic or flags.from_mnli) and "MNLI" not in tasks:
-        what = "AX" if diagnostic else "--from_mnli"
-        problems.append(f"{what} needs MNLI in --tasks")
+    if flags.from_mnli and tasks.keys().isdisjoint(_FROM_MNLI):
+        problems.append(f"--from_mnli has no effect without {', '.join(_FROM_MNLI)}")
+    scripts = {task.script for task in tasks.values()}
+    for script, passed in _FLAGS.items():
+        if getattr(flags, passed) and script not in scripts:
+            problems.append(f"--{passed} has no effect: no task is of {script}")
     if problems:
         raise UserError("; ".join(problems))
     configs = {}
@@ -116,27 +119,34 @@ def plan(flags: SuiteFlags) -> Plan:
 
 def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str]:
     """The tasks by title, MNLI first, and the folder of AX."""
-    items = list(flags.tasks)
-    if flags.glue_dir:
-        named = {item.partition(":")[0].lower() for item in items}
-        items = [
-            f"{name}:{os.path.join(flags.glue_dir, folder)}"
+    of_glue = {}
+    if flags.glue_dir and not os.path.isdir(flags.glue_dir):
+        problems.append(f"--glue_dir={flags.glue_dir}: is not a folder")
+    elif flags.glue_dir:
+        of_glue = {
+            name.lower(): f"{name}:{os.path.join(flags.glue_dir, folder)}"
             for name, folder in _GLUE_FOLDERS.items()
-            if name.lower() not in named
-        ] + items
+        }
+    named = [item.partition(":")[0].lower() for item in flags.tasks]
+    items = [item for name, item in of_glue.items() if name not in named]
+    names = {*of_glue, *named}
+    if "mnli" not in names and (flags.from_mnli or "ax" in names):
+        what = "AX" if "ax" in names else "--from_mnli"
+        problems.append(f"{what} needs MNLI in --tasks")
     tasks, diagnostic = {}, ""
-    for item in items:
+    for item in (*items, *flags.tasks):
         name, _, folder = item.partition(":")
-        if name.lower() == "ax":
+        if name.lower() == "ax" and folder:
             file = os.path.join(folder, glue.TASKS["ax"].table("ax").file)
             if not os.path.exists(file):
-                problems.append(f"--tasks={item}: {file} is not there")
+                problems.append(f"AX: {file} is not there")
             diagnostic = folder
             continue
         try:
             task = fine_tunings.read_task(item)
         except UserError as error:
-            problems.append(str(error))
+            flag = f"--tasks={item}: " if item in items else ""
+            problems.append(str(error).removeprefix(flag))
             continue
         title = {known.lower(): known for known in (*_GLUE_FOLDERS, "WNLI")}.get(
             name.lower(), task.title
@@ -158,7 +168,13 @@ def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
                 f"--init_checkpoint: two models are named {name}; rename a folder"
             )
         try:
-            checkpoint.resolve(path)
+            folder = checkpoint.folder_of(checkpoint.resolve(path))
+            if not find_vocabulary(folder):
+                problems.append(f"{folder}: contains no vocabulary; copy it there")
+            if checkpoint.find_config(folder):
+                checkpoint.read_config(folder)
+            else:
+                problems.append(f"{folder}: contains no config; copy it there")
         except UserError as error:
             problems.append(str(error))
         starts[name] = {"init_checkpoint": path}
@@ -177,11 +193,8 @@ def _baseline(flags: SuiteFlags) -> tuple[dict, dict]:
     """The flags of a model without weights, and its config, by its name."""
     path = flags.init_checkpoint[0]
     folder = checkpoint.folder_of(checkpoint.resolve(path))
-    vocabulary = find_vocabulary(folder)
-    if not vocabulary:
-        raise UserError(f"{folder}: contains no vocabulary, for --random_baseline")
     start = {
-        "vocab_file": vocabulary,
+        "vocab_file": find_vocabulary(folder),
         "bert_config_file": f"{{root}}/{config_file(NOT_PRETRAINED)}",
     }
     return start, {NOT_PRETRAINED: checkpoint.read_config(folder)}
@@ -219,6 +232,8 @@ def _of_model(flags: SuiteFlags, model, start, tasks, diagnostic) -> Iterator[Ce
                 "do_eval": True,
                 "do_predict": _has_test(task),
                 "num_trials": flags.num_trials,
+                # Some lines of its training set have too few columns.
+                **({"skip_bad_lines": True} if title == "QQP" else {}),
                 **settings,
             },
             needs=needs,

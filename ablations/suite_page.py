@@ -20,9 +20,9 @@ from text.files import local
 JSON, PAGE = "suite.json", "suite.html"
 _INTRODUCTION = (
     "Scores on dev sets, as percentages: of the best setting, the mean over its seeds, ± "
-    "their standard deviation. Gray rows are the paper’s. Its average is over the columns; "
-    "that of GLUE’s server is over tasks, each with the mean of its scores, and has WNLI, "
-    "too, which is left out here."
+    "their standard deviation. MNLI-mm is scored once, with the best seed. Gray rows are "
+    "the paper’s. Its average is over the columns; that of GLUE’s server is over tasks, "
+    "each with the mean of its scores, and has WNLI, too, which is left out here."
 )
 
 

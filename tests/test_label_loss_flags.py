@@ -96,6 +96,9 @@ REFUSED = {
         "class_weights": ["1", "2", "3"]
     },
     "must be balanced, or a number above 0": {"class_weights": ["1", "-2"]},
+    "=1e39,1: .* above 0 for each label, from 1e-6 to 1e6": {
+        "class_weights": ["1e39", "1"]
+    },
     "=x,y: must be balanced, or a number above 0": {"class_weights": ["x", "y"]},
     "label_smoothing=1.0: must be at least 0 and below 1": {"label_smoothing": 1.0},
     "predicts a number, not labels": {"focal_gamma": 2.0, "label_kind": "number"},

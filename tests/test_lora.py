@@ -141,11 +141,84 @@ def test_another_base_is_refused(folder, capsys):
         run(folder, do_train=True, num_train_epochs=[0.5])
     for part in folder.glob("model.ckpt-best.*"):
         part.unlink()
-    with pytest.raises(UserError, match="model.ckpt-best: no such checkpoint"):
+    with pytest.raises(UserError, match="model.ckpt-best: no such .* change `base` in"):
         run(folder, do_eval=True)
-    (folder / "output" / "adapter.json").write_text("{}")
-    with pytest.raises(UserError, match="does not say to which checkpoint"):
+    (folder / "output" / "adapter.json").unlink()
+    with pytest.raises(UserError, match="adapter.json: does not say to which"):
         run(folder, do_eval=True)
+
+
+NOTE = {"base": "x", "base_sha256": "0f", "scope": ["bert/"], "alpha": 6.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "does not say to which checkpoint"),
+        ({}, "does not say to which checkpoint"),
+        (NOTE | {"base": None}, "adapter.json: base is None; copy the file"),
+        (NOTE | {"base_sha256": 3}, "base_sha256 is 3;"),
+        (NOTE | {"scope": "bert/"}, "scope is 'bert/';"),
+        (NOTE | {"alpha": "x"}, "alpha is 'x';"),
+        (NOTE | {"alpha": -1}, "alpha is -1;"),
+        (NOTE | {"alpha": True}, "alpha is True;"),
+    ],
+)
+def test_a_note_that_was_changed_by_hand_is_refused(tmp_path, content, message):
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / "adapter.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        adapters.read_note(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"q/lora_kernel_a": None}, "file: q has no lora_kernel_a, only the other"),
+        ({"q/lora_kernel_b": None}, "file: q has no lora_kernel_b, only the other"),
+        (dict.fromkeys(["q/lora_kernel_a", "q/lora_kernel_b"]), "contains no adapters"),
+        ({"q/lora_kernel_a": (4, 3)}, r"shapes \[4, 3\] and \[2, 5\], and in the base"),
+        ({"q/lora_kernel_a": (5, 2)}, r"kernel is of the shape \[4, 5\]; use the base"),
+        (
+            {"q/lora_kernel_a": (4, 0), "q/lora_kernel_b": (0, 5)},
+            "adapters of the shapes",
+        ),
+        ({"k/lora_kernel_a": (4, 2), "k/lora_kernel_b": (2, 5)}, "kernel is missing"),
+    ],
+)
+def test_adapters_that_are_not_whole_are_refused(changes, message):
+    own = {"q/lora_kernel_a": (4, 2), "q/lora_kernel_b": (2, 5), "head": (5,)}
+    adapters.check_fits({"q/kernel": (4, 5)}, own, "file")
+    own = {name: shape for name, shape in (own | changes).items() if shape}
+    with pytest.raises(UserError, match=message):
+        adapters.check_fits({"q/kernel": (4, 5)}, own, "file")
+
+
+def test_a_base_is_read_once(folder, monkeypatch):
+    folder, run = folder
+    base = str(folder / "model.ckpt-best")
+    own = {
+        f"{ADAPTED.format(1, 'query')}/lora_kernel_{side}": np.ones(shape, np.float32)
+        for side, shape in (("a", (16, 2)), ("b", (2, 16)))
+    }
+    (folder / "output").mkdir()
+    prefix = str(folder / "output" / "model.ckpt-1")
+    checkpoint.write_bundle(prefix, own | {"output_bias": np.ones(2, np.float32)})
+    digest = checkpoint.digest(checkpoint.read(base))
+    note = adapters.Note(base, digest, ["bert/"], 6.0)
+    adapters.write_note(str(folder / "output"), note)
+    read, opened = checkpoint.read_stored, []
+
+    def counted(prefix, names=None):
+        opened.append(prefix)
+        return read(prefix, names)
+
+    monkeypatch.setattr(checkpoint, "read_stored", counted)
+    model = tasks.Classification(2).network(checkpoint.read_config(str(folder)))
+    report = checkpoint.load({v.path: v for v in model.weights}, prefix)
+    assert report.initial == ["output_weights"] and opened.count(base) == 1
+    shapes = {name: value.shape for name, value in checkpoint.read(prefix).items()}
+    assert checkpoint.shapes_of(prefix) == shapes
 
 
 @pytest.mark.slow
@@ -162,6 +235,7 @@ REFUSED = [
     ({"lora_rank": 17}, "--lora_rank is 17, more than 16, the width of query"),
     ({"lora_targets": ["query", "v"]}, "'v', which no dense layer .* called"),
     ({"lora_rank": 0}, "lora_rank=0: must be at least 1"),
+    ({"lora_targets": []}, "--lora_targets= is empty"),
     ({"features": "last"}, "--lora_rank has no effect with --features"),
     ({"freeze_layers": 1}, "--lora_rank has no effect with --freeze_layers"),
     ({"lora_rank": None}, "--lora_alpha has no effect without --lora_rank"),
@@ -174,6 +248,12 @@ def test_what_cannot_be_adapted_is_refused(folder, changes, message):
     folder, run = folder
     with pytest.raises(UserError, match=message):
         run(folder, do_train=True, **changes)
+
+
+def test_adapters_are_not_written_into_the_folder_of_their_base(folder):
+    folder, run = folder
+    with pytest.raises(UserError, match="is the folder of --init_checkpoint"):
+        run(folder, do_train=True, init_checkpoint=str(folder / "output"))
 
 
 def test_an_encoder_without_dense_layers_has_nothing_to_adapt():

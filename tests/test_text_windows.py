@@ -114,6 +114,11 @@ def test_a_killed_run_goes_on_and_a_model_remembers_its_windows(
         UserError, match="on windows of long texts; pass --doc_stride=4"
     ):
         classify(folder, do_eval=True, doc_stride=None)
+    with pytest.raises(UserError, match="pass --doc_stride=4 --window_pooling=mean"):
+        classify(folder, do_eval=True, window_pooling="max")
+    student = {"distill_from": str(folder / "output"), "doc_stride": None}
+    with pytest.raises(UserError, match="in windows, which a teacher cannot"):
+        classify(folder, do_train=True, output_dir=str(tmp_path / "student"), **student)
     with pytest.raises(UserError, match="doc_stride was 4 and is now 3"):
         classify(folder, do_train=True, doc_stride=3)
 

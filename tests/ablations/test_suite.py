@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import zipfile
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_the_papers_search_for_every_task_and_its_own_settings_for_questions(fol
     assert flag(searched, "do_predict") == "true"
     assert flag(found["small/squad"], "learning_rate") == "5e-05"
     assert flag(found["small/squad"], "do_predict") == "false"
+    assert flag(found["small/qqp"], "skip_bad_lines") == "true"
+    assert flag(searched, "skip_bad_lines") is None
     quick = by_name(suite.plan(given(quick=True, classifier_flags="--learning_rate=1")))
     assert flag(quick["small/cola"], "num_train_epochs") == "3.0"
     assert flag(quick["small/cola"], "learning_rate") == "1"  # the last one counts
@@ -112,8 +115,29 @@ def test_the_baseline_has_the_config_and_no_weights(folder):
         ),
         (
             {"glue_dir": "squad"},
-            "MNLI is not a folder; .*/RTE is not a folder; .*diagnostic.tsv is not there; "
-            "AX needs MNLI",
+            "^squad/CoLA is not a folder; .*; squad/MNLI is not a folder; .*; "
+            "AX: squad/diagnostic/diagnostic.tsv is not there$",
+        ),
+        (
+            {"glue_dir": "none", "tasks": ["SQuAD:none"]},
+            "^--glue_dir=none: is not a folder; --tasks=SQuAD:none: none is not a folder$",
+        ),
+        (
+            {"glue_dir": None, "tasks": ["AX:glue/diagnostic"]},
+            "^AX needs MNLI in --tasks",
+        ),
+        ({"tasks": ["AX"]}, "--tasks=AX: must be NAME:FOLDER"),
+        (
+            {"init_checkpoint": ["bare"]},
+            "^bare: contains no vocabulary; copy it there; bare: contains no config",
+        ),
+        (
+            {"glue_dir": None, "tasks": ["MNLI:glue/MNLI"], "from_mnli": True},
+            "--from_mnli has no effect without RTE, MRPC, STS-B",
+        ),
+        (
+            {"swag_flags": "--seed=1"},
+            "--swag_flags has no effect: no task is of run_swag",
         ),
         (
             {"init_checkpoint": ["small", "./small"]},
@@ -124,7 +148,7 @@ def test_the_baseline_has_the_config_and_no_weights(folder):
             "--from_mnli needs MNLI in --tasks",
         ),
         ({"glue_dir": None}, "nothing to do; pass --tasks or --glue_dir"),
-        ({"squad_flags": "--version_2"}, None),
+        ({"squad_flags": "--version_2", "tasks": ["SQuAD:squad"]}, None),
         ({"classifier_flags": "--do_train"}, "--do_train is set by the plan"),
         ({"init_checkpoint": []}, "--init_checkpoint: is empty"),
     ],
@@ -133,8 +157,22 @@ def test_all_that_is_missing_is_said_at_once(folder, changes, message):
     if message is None:  # scripts check their flags themselves
         suite.plan(given(**changes))
         return
+    (folder / "bare").mkdir()
+    for part in (folder / "small").glob("*.ckpt.*"):
+        shutil.copy(part, folder / "bare")
     with pytest.raises(UserError, match=message):
         suite.plan(given(**changes))
+
+
+def test_flags_that_do_not_fit_one_task_are_refused_before_any_runs(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(cells.subprocess, "Popen", InThisProcess)
+    tasks = ["RTE:glue/RTE", "STS-B:glue/STS-B"]
+    flags = given(glue_dir=None, tasks=tasks, classifier_flags="--calibrate")
+    with pytest.raises(UserError, match="predicts a number, not labels"):
+        run_suite.main(flags)
+    assert not (folder / "out").exists()
 
 
 def test_a_folder_of_others_is_left_alone(folder, monkeypatch):

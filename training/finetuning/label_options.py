@@ -10,6 +10,7 @@ from errors import UserError
 from training.finetuning.options import FineTuningOptions
 
 _BALANCED = ["balanced"]
+_LARGEST = 1e6  # far from what float32 cannot hold
 _MOST_SHOWN = 20  # labels, in a message
 
 
@@ -63,10 +64,10 @@ class LabelOptions(FineTuningOptions):
             factors = [float(item) for item in self.class_weights]
         except ValueError:
             factors = [0.0]
-        if not all(0 < factor < float("inf") for factor in factors):
+        if not all(1 / _LARGEST <= factor <= _LARGEST for factor in factors):
             raise UserError(
                 f"--class_weights={','.join(self.class_weights)}: must be balanced, or a "
-                "number above 0 for each label"
+                "number above 0 for each label, from 1e-6 to 1e6"
             )
         return factors
 

@@ -279,17 +279,23 @@ class OneClass(Labels):
     def answers(self, logits):
         return [
             {
-                "predicted": self._chosen(row),
+                "predicted": self._chosen(answer),
                 "probabilities": dict(zip(self.names, row, strict=True)),
             }
-            for row in self._probabilities(logits).tolist()
+            for answer, row in zip(
+                # Not by probabilities, which may be 1 for several logits.
+                self.predict(logits),
+                self._probabilities(logits).tolist(),
+                strict=True,
+            )
         ]
 
     def _probabilities(self, logits):
         return metrics.softmax(self.calibration.scaled(logits))
 
-    def _chosen(self, row):
-        return self.names[int(np.argmax(row))]
+    def _chosen(self, answer):
+        """What people read of one of the answers of `predict`."""
+        return self.names[answer]
 
     def serve(self, logits):
         names = tf.repeat([self.names], tf.shape(logits)[0], axis=0)
@@ -364,10 +370,9 @@ class SeveralClasses(OneClass):
     def _probabilities(self, logits):
         return metrics.sigmoid(self.calibration.scaled(logits))
 
-    def _chosen(self, row):
-        thresholds = self.calibration.thresholds or [0.5] * len(row)
-        parts = zip(self.names, row, thresholds, strict=True)
-        return [name for name, p, least in parts if p > least]
+    def _chosen(self, answer):
+        parts = zip(self.names, answer, strict=True)
+        return [name for name, has_it in parts if has_it]
 
     def _served(self, logits, names):
         probabilities = tf.sigmoid(self.calibration.scaled(logits))

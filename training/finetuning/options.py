@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 
 import options
 from errors import UserError
@@ -193,6 +194,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
             if value is not None and self.do_train and not self.init_checkpoint:
                 raise UserError(
                     f"--{name}={value}: frozen layers need --init_checkpoint"
+                )
+        if self.lora_rank and not self.lora_targets:
+            raise UserError("--lora_targets= is empty; name at least one layer")
+        if self.lora_rank and self.init_checkpoint:
+            base, output = map(os.path.abspath, (self.init_checkpoint, self.output_dir))
+            if base == output:
+                raise UserError(
+                    f"--output_dir={self.output_dir}: is the folder of --init_checkpoint, "
+                    "which would then mean the adapters, not their base; choose another"
                 )
         no_training_set = getattr(self, "train_file", None) == ""
         if self.do_train and no_training_set and not self.unlabeled_file:

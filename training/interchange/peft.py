@@ -7,10 +7,12 @@ Source: peft's documentation, "PEFT checkpoint format" (developer_guides/checkpo
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
 import safetensors.numpy
 import tensorflow as tf
@@ -21,7 +23,14 @@ from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+BASE = "base_model_name_or_path"  # in the config
 _PREFIX = "base_model.model."
+_FLOATS = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+}
 _SIDES = {"lora_A": "lora_kernel_a", "lora_B": "lora_kernel_b"}
 # Keys whose value says that the adapters are computed otherwise.
 _USUAL = {
@@ -68,7 +77,7 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
     said = _config(os.path.join(os.path.dirname(path), CONFIG))
     try:
         with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-            theirs = safetensors.numpy.load(file.read())
+            theirs = dict(safetensors.deserialize(file.read()))
     except safetensors.SafetensorError as error:
         raise UserError(
             f"{path}: the file is damaged or incomplete ({error}); copy or download it "
@@ -82,18 +91,30 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
             raise UserError(
                 f"{path}: {name} belongs to no weight of a {adapter.model_type} model"
             )
-        value = value.astype(np.float32)
+        value = _value(path, name, value)
         if side:
             scope = pair.released.removesuffix("/kernel")
             found[f"{scope}/{_SIDES[side]}"] = np.ascontiguousarray(value.T)
         else:
             value = value.T if pair.transposed else value
             found[pair.released] = np.ascontiguousarray(value)
-    base = said["base_model_name_or_path"]
-    if not tf.io.gfile.exists(base):
+    base = said[BASE]
+    if not tf.io.gfile.exists(base) and hub.is_name(base):
         revision = f"@{said['revision']}" if said.get("revision") else ""
         base = f"{hub.PREFIX}{base}{revision}"
     return base, float(said["lora_alpha"]), found
+
+
+def _value(path, name, stored) -> np.ndarray:
+    """float32 [...]"""
+    dtype = _FLOATS.get(stored["dtype"])
+    if not dtype:
+        raise UserError(
+            f"{path}: {name} has type {stored['dtype']}, but only {', '.join(_FLOATS)} are "
+            "read; save the adapter in one of these"
+        )
+    values = np.frombuffer(stored["data"], dtype).reshape(stored["shape"])
+    return values.astype(np.float32)
 
 
 def _config(path):
@@ -107,9 +128,11 @@ def _config(path):
                 "merge the adapter with peft (merge_and_unload), and load what "
                 "save_pretrained then writes"
             )
-    for key, kind in (("base_model_name_or_path", str), ("lora_alpha", int | float)):
-        if not isinstance(said.get(key), kind):
-            raise UserError(f"{path}: {key} is {said.get(key)!r:.40}; add it")
+    base, alpha = said.get(BASE), said.get("lora_alpha")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{path}: {BASE} is {base!r:.40}; name the base's folder there")
+    if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
+        raise UserError(f"{path}: lora_alpha is {alpha!r:.40}; it must be above 0")
     return said
 
 
@@ -174,7 +197,7 @@ def write(
             whole.add(module.split(".")[1 if module.count(".") > 1 else 0])
     (rank,) = ranks
     said = {
-        "base_model_name_or_path": base.removeprefix(hub.PREFIX),
+        BASE: base.removeprefix(hub.PREFIX),
         "task_type": "QUESTION_ANS" if _SPAN_HEAD in tensors else _TASKS[head],
         "r": int(rank),
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,

@@ -6,8 +6,9 @@ and not the encoder that they change. `adapter.json` in the run's folder says wh
 
 import dataclasses
 import json
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def read_note(folder: str) -> Note:
     """The note in the folder of a run.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or it is not as it was written.
     """
     path = os.path.join(folder, NAME)
     known = anywhere.read_json(path)
@@ -61,6 +62,19 @@ def read_note(folder: str) -> Note:
             f"{path}: does not say to which checkpoint the adapters of {folder} belong; "
             "copy the file from where the adapters were trained"
         )
+    scope, alpha = known["scope"], known["alpha"]
+    is_sound = {
+        "base": isinstance(known["base"], str) and known["base"],
+        "base_sha256": isinstance(known["base_sha256"], str),
+        "scope": isinstance(scope, list) and all(isinstance(x, str) for x in scope),
+        "alpha": type(alpha) in (int, float) and 0 < alpha < math.inf,
+    }
+    for name, sound in is_sound.items():
+        if not sound:
+            raise UserError(
+                f"{path}: {name} is {known[name]!r:.40}; copy the file from where the "
+                "adapters were trained"
+            )
     return Note(**known)
 
 
@@ -95,6 +109,39 @@ def place_of(base: str) -> str:
     return base if "://" in base else os.path.abspath(base)
 
 
+def check_fits(
+    base: Mapping[str, Sequence[int]], own: Mapping[str, Sequence[int]], path: str
+) -> None:
+    """Refuses adapters that are not whole, or of which the base has no kernel.
+
+    Args:
+        base: shapes of the encoder's weights.
+        own: shapes of adapters and others.
+        path: of the adapters.
+    Raises:
+        UserError: see above.
+    """
+    folders = {name.rpartition("/")[0] for name in own if are_in([name])}
+    if not folders:
+        raise UserError(f"{path}: contains no adapters, only {len(own)} other tensors")
+    for folder in sorted(folders):
+        a, b = (tuple(own.get(f"{folder}/{side}", ())) for side in (_A, _B))
+        for side, shape in ((_A, a), (_B, b)):
+            if not shape:
+                raise UserError(
+                    f"{path}: {folder} has no {side}, only the other matrix of its "
+                    "product; copy or download the file again"
+                )
+        kernel = tuple(base.get(f"{folder}/{_KERNEL}", ()))
+        if not 0 < a[-1] == b[0] or (a[0], b[-1]) != kernel or len(a + b) != 4:
+            size = f"of the shape {list(kernel)}" if kernel else "missing"
+            raise UserError(
+                f"{path}: {folder} has adapters of the shapes {list(a)} and {list(b)}, and "
+                f"in the base its kernel is {size}; use the base with which they were "
+                "trained"
+            )
+
+
 def merged(
     base: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray], alpha: float
 ) -> dict[str, np.ndarray]:
@@ -105,6 +152,8 @@ def merged(
         tensors: adapters, and others, which stay as they are.
     """
     found = dict(base)
+    for name in others(tensors):
+        found[name] = tensors[name]
     for name, value in tensors.items():
         folder, _, last = name.rpartition("/")
         if last == _A:
@@ -112,13 +161,12 @@ def merged(
             change = value.astype(np.float64) @ tensors[f"{folder}/{_B}"]
             scaled = alpha / value.shape[1] * change
             found[kernel] = (base[kernel] + scaled).astype(base[kernel].dtype)
-        elif last != _B:
-            found[name] = value
-    return {
-        name: value
-        for name, value in found.items()
-        if f"/{_A}/" not in name and f"/{_B}/" not in name  # slots
-    }
+    return found
+
+
+def others(names: Iterable[str]) -> list[str]:
+    """The names that are neither of adapters nor of their slots."""
+    return [n for n in names if not {_A, _B}.intersection(n.split("/"))]
 
 
 def without(weights: Mapping[str, object], alpha: float) -> Mapping[str, object]:

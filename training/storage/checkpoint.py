@@ -139,24 +139,50 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
 
 def _with_base(prefix):
     """The model that adapters make with their base."""
-    if peft.is_weights(prefix):
-        place, alpha, tensors = peft.read(prefix)
-        scope = next(name for name in tensors if adapters.are_in([name])).partition(
-            "/"
-        )[0]
-        return adapters.merged(base_weights(place, (f"{scope}/",)), tensors, alpha)
-    folder = folder_of(prefix)
-    note = adapters.read_note(folder)
-    base = base_weights(note.base, tuple(note.scope))
-    adapters.check_base(note, digest(base), folder)
-    return adapters.merged(base, read_stored(prefix), note.alpha)
+    note, own = _adapters_of(prefix)
+    base = _of_base(base_weights, note, prefix)
+    if note.base_sha256:
+        adapters.check_base(note, digest(base), folder_of(prefix))
+    adapters.check_fits(_shapes(base), _shapes(own), prefix)
+    return adapters.merged(base, own, note.alpha)
+
+
+def _adapters_of(prefix) -> tuple[adapters.Note, Mapping[str, np.ndarray]]:
+    """What adapters change, and they themselves; peft does not identify the base."""
+    if not peft.is_weights(prefix):
+        return adapters.read_note(folder_of(prefix)), read_stored(prefix)
+    base, alpha, own = peft.read(prefix)
+    scope = {name.partition("/")[0] + "/" for name in own if adapters.are_in([name])}
+    return adapters.Note(base, "", sorted(scope), alpha), own
+
+
+def _of_base(read_base, note, prefix):
+    """What one of the functions below reads; errors say that it is of the base."""
+    try:
+        return read_base(note.base, tuple(note.scope))
+    except UserError as error:
+        named = f"`base` in {adapters.NAME}"
+        if peft.is_weights(prefix):
+            named = f"{peft.BASE} in {peft.CONFIG}"
+        raise UserError(
+            f"{prefix}: cannot read the base of these adapters: {error}; if it is "
+            f"elsewhere, change {named}"
+        ) from error
 
 
 def base_weights(path: str, scope: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The weights of a checkpoint whose names begin so; see `resolve`."""
-    source = resolve(path)
-    names = [name for name in shapes_of(source) if name.startswith(scope)]
-    return read(source, [name for name in names if not _SLOT.match(name)])
+    return read(resolve(path), base_shapes(path, scope))
+
+
+def base_shapes(path: str, scope: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the same."""
+    shapes = shapes_of(resolve(path)).items()
+    return {k: v for k, v in shapes if k.startswith(scope) and not _SLOT.match(k)}
+
+
+def _shapes(tensors):
+    return {name: value.shape for name, value in tensors.items()}
 
 
 def read_stored(
@@ -193,7 +219,11 @@ def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
         stored = shapes_of_stored(prefix)
         if not adapters.are_in(stored):
             return stored
-    return {name: value.shape for name, value in _with_base(prefix).items()}
+    # Without the values of the base, which whoever loads them reads, too.
+    note, own = _adapters_of(prefix)
+    base, own = _of_base(base_shapes, note, prefix), _shapes(own)
+    adapters.check_fits(base, own, prefix)
+    return base | {name: own[name] for name in adapters.others(own)}
 
 
 def shapes_of_stored(prefix: str) -> dict[str, tuple[int, ...]]:
@@ -502,6 +532,8 @@ def check_complete(
     shapes = {name: value.shape for name, value in tensors.items()}
     problems += _differing(variables, shapes).values()
     if problems:
+        if adapters.are_in(tensors):
+            adapters.read_note(os.path.dirname(prefix))  # says if that is missing
         raise UserError(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or pass "
             f"it as --init_checkpoint: {_first(problems, 5)}"

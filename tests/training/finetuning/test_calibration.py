@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics as oracle
 
 from training import metrics
-from training.finetuning import calibration
+from training.finetuning import calibration, labels
 from training.finetuning.calibration import Calibration
 
 
@@ -81,3 +81,14 @@ def test_nothing_fitted_changes_and_says_nothing():
     assert nothing.scaled(logits) is logits
     assert nothing.description() == {}
     assert nothing.scores(np.array([0]), logits, "ab") == {}
+
+
+def test_a_label_is_chosen_where_probabilities_are_all_one():
+    """Answers agree with the scores and with exports, which compare logits."""
+    kind = labels.SeveralClasses(("x", "y"), ",")
+    kind.calibration = Calibration(0.05, (2.5, 0.0))
+    logits = np.array([[2.4, 1.0], [2.6, -1.0]], np.float32)
+    found = kind.answers(logits)
+    assert found[0]["probabilities"]["x"] == found[1]["probabilities"]["x"] == 1.0
+    assert [answer["predicted"] for answer in found] == [["y"], ["x"]]
+    assert kind.predict(logits).tolist() == [[0, 1], [1, 0]]

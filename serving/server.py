@@ -16,7 +16,7 @@ is {"error": "..."}. It differs from TensorFlow Serving:
   output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}. So the
   metadata have a key more, "answers"; their signature is that of the SavedModel.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
-* There is one signature and one version.
+* There is one version. A signature_name is serving_default, or the name of an adapter.
 * Pages from other sites are refused by their Origin and, on a loopback address, by the
   host name under which they reach this server.
 
@@ -35,6 +35,7 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Collection
 
 import uvicorn
 from starlette.applications import Starlette
@@ -47,7 +48,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
-from serving.predictor import Predictor
+from serving.predictor import Predictor, Served
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests
@@ -124,11 +125,13 @@ def app(
     """The application.
 
     Args:
+        predictor: whose adapters answer, too, to requests with their signature_name.
         hosts: the names under which browsers may reach it; None for all. With a name of
             their own that resolves to this machine, other sites' pages could read the
             answers.
     """
-    batcher = _Batcher(predictor)
+    signatures = {"serving_default": predictor, **predictor.adapters}
+    batchers = {signature: _Batcher(each) for signature, each in signatures.items()}
     page = _Page(predictor, name)
 
     async def status(request: Request) -> JSONResponse:
@@ -137,13 +140,15 @@ def app(
         return JSONResponse({"model_version_status": [version]})
 
     async def metadata(request: Request) -> JSONResponse:
-        return JSONResponse(_metadata(predictor, name))
+        return JSONResponse(_metadata(signatures, name))
 
     async def predict(request: Request) -> JSONResponse:
-        requests, by_columns = _instances(await _body(request), predictor)
-        answers = await batcher.predict(requests)
+        content = _content(await _body(request))
+        signature = _signature_name(content, signatures)
+        requests, by_columns = _instances(content, signatures[signature])
+        answers = await batchers[signature].predict(requests)
         if by_columns:
-            names = answers[0] if answers else predictor.names
+            names = answers[0] if answers else signatures[signature].names
             return JSONResponse({"outputs": _columns(answers, names)})
         return JSONResponse({"predictions": answers})
 
@@ -164,6 +169,13 @@ def app(
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # no one reads it
 
+    @contextlib.asynccontextmanager
+    async def lifespan(served):
+        async with contextlib.AsyncExitStack() as stack:
+            for batcher in batchers.values():
+                await stack.enter_async_context(batcher.lifespan(served))
+            yield
+
     routes = [Route("/", show), *_routes(name, status, metadata, predict)]
     return Starlette(
         routes=routes,
@@ -173,17 +185,22 @@ def app(
             ClientDisconnect: gone,
             Exception: fail,
         },
-        lifespan=batcher.lifespan,
+        lifespan=lifespan,
     )
 
 
-def _metadata(predictor, name):
+def _metadata(signatures, name):
     spec = {"name": name, "signature_name": "", "version": "1"}
-    signatures = {"serving_default": predictor.signature()}
+    tensors = {signature: each.signature() for signature, each in signatures.items()}
+    answers = {
+        signature: {"form": each.description["form"], "names": each.names}
+        for signature, each in signatures.items()
+    }
+    default = answers.pop("serving_default")
     return {
         "model_spec": spec,
-        "metadata": {"signature_def": {"signature_def": signatures}},
-        "answers": {"form": predictor.description["form"], "names": predictor.names},
+        "metadata": {"signature_def": {"signature_def": tensors}},
+        "answers": default | ({"adapters": answers} if answers else {}),
     }
 
 
@@ -318,12 +335,25 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
-    """The requests to the model in the body of one to the server; whether by columns."""
+def _content(body: bytes) -> object:
     try:
-        content = json.loads(body, object_hook=_decoded)
+        return json.loads(body, object_hook=_decoded)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not JSON: {error}") from None
+
+
+def _signature_name(content: object, known: Collection[str]) -> str:
+    """The signature that a request names."""
+    if not isinstance(content, dict):
+        return "serving_default"
+    name = content.pop("signature_name", "serving_default")
+    if not isinstance(name, str) or name not in known:
+        raise HTTPException(400, f"signature_name: must be {' or '.join(known)}")
+    return name
+
+
+def _instances(content: object, predictor: Served) -> tuple[list[dict], bool]:
+    """The requests to the model in one to the server; whether by columns."""
     expected = f'{{"instances": [...]}}, each {predictor.describe_request()}'
     by_columns = isinstance(content, dict) and "inputs" in content
     if by_columns:
@@ -336,12 +366,10 @@ def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
         content["instances"] = _rows(content.pop("inputs"), predictor)
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
         raise HTTPException(400, f"the request is not {expected}")
-    if others := sorted(content.keys() - {"instances", "signature_name"}):
+    if others := sorted(content.keys() - {"instances"}):
         raise HTTPException(
             400, f"{others[0][:40]!a} is unknown; the request must be {expected}"
         )
-    if content.get("signature_name", "serving_default") != "serving_default":
-        raise HTTPException(400, "signature_name: must be serving_default")
     instances = content["instances"]
     if len(instances) > MAX_INSTANCES:
         raise HTTPException(

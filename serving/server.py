@@ -1,6 +1,6 @@
 """Serves an exported model as a local page, and as JSON in the style of TensorFlow Serving.
 
-    GET  /                          a page for trying the model
+    GET  /                          a page for trying the model or one of its adapters
     GET  /v1/models/NAME            the model's status
     GET  /v1/models/NAME/metadata   its signature, and the names in an answer
     POST /v1/models/NAME:predict    {"instances": [...]} -> {"predictions": [...]}
@@ -132,7 +132,7 @@ def app(
     """
     signatures = {"serving_default": predictor, **predictor.adapters}
     batchers = {signature: _Batcher(each) for signature, each in signatures.items()}
-    page = _Page(predictor, name)
+    pages = {signature: _Page(predictor, name, signature) for signature in signatures}
 
     async def status(request: Request) -> JSONResponse:
         good = {"error_code": "OK", "error_message": ""}
@@ -153,7 +153,8 @@ def app(
         return JSONResponse({"predictions": answers})
 
     async def show(request: Request) -> HTMLResponse:
-        return page.response()
+        asked = request.query_params.get("signature_name")
+        return pages.get(asked, pages["serving_default"]).response()
 
     async def refuse(request: Request, error: HTTPException) -> JSONResponse:
         message = error.detail
@@ -502,17 +503,20 @@ class _Batcher:
 
 
 class _Page:
-    """page.html with the model's form and parts; it loads nothing else."""
+    """page.html with a signature's form and parts; it loads nothing else."""
 
-    def __init__(self, predictor, name):
+    def __init__(self, predictor, name, signature):
         files = importlib.resources.files("serving")
+        served = predictor.adapters.get(signature, predictor)
         model = {
             "name": name,
             "title": predictor.title or name,
-            "form": predictor.description["form"],
-            "inputs": dict(predictor.parts),
-            "mask": predictor.description.get("mask", "[MASK]"),
-            "characters": predictor.description.get("characters", False),
+            "signature": signature,
+            "adapters": list(predictor.adapters),
+            "form": served.description["form"],
+            "inputs": dict(served.parts),
+            "mask": served.description.get("mask", "[MASK]"),
+            "characters": served.description.get("characters", False),
         }
         # In a page, "</script>" would end the script, wherever it occurs.
         self._model = json.dumps(model).replace("<", "\\u003c")

@@ -164,6 +164,9 @@ def test_the_server_answers_for_the_signature_of_a_request(alone, model):
         signatures = content["metadata"]["signature_def"]["signature_def"]
         assert signatures.keys() == {"serving_default", *RUNS}
         assert signatures["three"]["inputs"].keys() == {"text_a", "text_b"}
+        page = send(port, None, "/?signature_name=three", "GET")[1].decode()
+        assert '"signature": "three", "adapters": ["one", "two", "three"], ' in page
+        assert '"form": "number", "inputs": {"text_a": "text", "text_b": "text"}' in page
         known = content["answers"]["adapters"]["three"]
         assert known == {"form": "number", "names": ["predicted"]}
 

@@ -66,9 +66,9 @@ class Options(options.Group):
     )
     adapter: list[str] = options.field(
         [],
-        help="Of an export with --export_adapters: which of the runs answers, by the name "
-        "of its folder; the answers of several are each under its name. By default, the "
-        "run that was exported.",
+        help="Of an export of several adapters, the one that answers, which has the name "
+        "of its run's folder; the answers of several are each under its name. By default, "
+        "the run that exported them.",
         distinct=True,
         only_for={"serve": options.ABSENT},
     )

@@ -78,9 +78,12 @@ def _measure(given: Options) -> None:
     loaded, served = {}, []
     for place in given.measure.split(","):
         folder, _, name = place.partition(":")
+        if not name:
+            served.append(Predictor(folder))
+            continue
         if folder not in loaded:
             loaded[folder] = Predictor(folder)
-        served.append(loaded[folder].named([name] if name else []))
+        served.append(loaded[folder].named([name]))
     times = []
     for _ in range(given.repeats):
         for each in served:
@@ -113,22 +116,22 @@ def main(given: Options) -> None:
     counts = [int(count) for count in given.counts.split(",")]
     if not os.path.exists(os.path.join(given.folder, "model.ckpt.index")):
         _write_base(given.folder)
-    exports = [os.path.join(given.folder, f"run{n}") for n in range(max(counts))]
-    for number in range(max(counts)):
-        if not os.path.exists(os.path.join(exports[number], "export")):
-            _run(
-                given, number, do_train=True, do_export=True, lora_rank=given.lora_rank
-            )
+    runs = [os.path.join(given.folder, f"run{n}") for n in range(max(counts))]
+    for number, run in enumerate(runs):
+        if not os.path.exists(os.path.join(run, "run.json")):
+            _run(given, number, do_train=True, lora_rank=given.lora_rank)
+    _run(given, 0, do_export=True)
+    size = _size(os.path.join(runs[0], "export"))
     print(
         "| adapters | on disk | memory | peak | one text |", "|---" * 5 + "|", sep="\n"
     )
     for count in counts:
-        size = sum(_size(os.path.join(each, "export")) for each in exports[:count])
-        _show(given, f"{count}, merged exports", size, exports[:count])
+        # The others' would be of the same size.
+        _show(given, f"{count}, merged exports", count * size, runs[:1] * count)
     for count in counts[1:]:
-        _run(given, 0, do_export=True, export_adapters=exports[1:count])
-        size = _size(os.path.join(exports[0], "export"))
-        places = [f"{exports[0]}:run{number}" for number in range(count)]
+        _run(given, 0, do_export=True, export_adapters=runs[1:count])
+        size = _size(os.path.join(runs[0], "export"))
+        places = [f"{runs[0]}:run{number}" for number in range(count)]
         _show(given, f"{count}, one export", size, places)
 
 

@@ -131,24 +131,19 @@ def app(
             answers.
     """
     signatures = {"serving_default": predictor, **predictor.adapters}
-    batchers = {signature: _Batcher(each) for signature, each in signatures.items()}
+    batcher = _Batcher()
     pages = {signature: _Page(predictor, name, signature) for signature in signatures}
-
-    async def status(request: Request) -> JSONResponse:
-        good = {"error_code": "OK", "error_message": ""}
-        version = {"version": "1", "state": "AVAILABLE", "status": good}
-        return JSONResponse({"model_version_status": [version]})
 
     async def metadata(request: Request) -> JSONResponse:
         return JSONResponse(_metadata(signatures, name))
 
     async def predict(request: Request) -> JSONResponse:
         content = _content(await _body(request))
-        signature = _signature_name(content, signatures)
-        requests, by_columns = _instances(content, signatures[signature])
-        answers = await batchers[signature].predict(requests)
+        served = signatures[_signature_name(content, signatures)]
+        requests, by_columns = _instances(content, served)
+        answers = await batcher.predict(served, requests)
         if by_columns:
-            names = answers[0] if answers else signatures[signature].names
+            names = answers[0] if answers else served.names
             return JSONResponse({"outputs": _columns(answers, names)})
         return JSONResponse({"predictions": answers})
 
@@ -170,14 +165,7 @@ def app(
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # no one reads it
 
-    @contextlib.asynccontextmanager
-    async def lifespan(served):
-        async with contextlib.AsyncExitStack() as stack:
-            for batcher in batchers.values():
-                await stack.enter_async_context(batcher.lifespan(served))
-            yield
-
-    routes = [Route("/", show), *_routes(name, status, metadata, predict)]
+    routes = [Route("/", show), *_routes(name, metadata, predict)]
     return Starlette(
         routes=routes,
         middleware=[Middleware(_RequestLog), Middleware(_Guard, hosts=hosts)],
@@ -186,8 +174,14 @@ def app(
             ClientDisconnect: gone,
             Exception: fail,
         },
-        lifespan=lifespan,
+        lifespan=batcher.lifespan,
     )
+
+
+async def _status(request: Request) -> JSONResponse:
+    good = {"error_code": "OK", "error_message": ""}
+    version = {"version": "1", "state": "AVAILABLE", "status": good}
+    return JSONResponse({"model_version_status": [version]})
 
 
 def _metadata(signatures, name):
@@ -205,9 +199,9 @@ def _metadata(signatures, name):
     }
 
 
-def _routes(name, status, metadata, predict):
+def _routes(name, metadata, predict):
     for model in (f"/v1/models/{name}", f"/v1/models/{name}/versions/1"):
-        yield Route(model, status)
+        yield Route(model, _status)
         yield Route(f"{model}/metadata", metadata)
         yield Route(f"{model}:predict", predict, methods=["POST"])
 
@@ -453,8 +447,7 @@ def _check(instance, where, predictor):
 class _Batcher:
     """Answers together all requests that arrive while the model is busy."""
 
-    def __init__(self, predictor):
-        self._predictor = predictor
+    def __init__(self):
         self._waiting = None
 
     @contextlib.asynccontextmanager
@@ -464,10 +457,10 @@ class _Batcher:
         yield
         work.cancel()
 
-    async def predict(self, requests: list[dict]) -> list[dict]:
+    async def predict(self, served: Served, requests: list[dict]) -> list[dict]:
         answers = asyncio.get_running_loop().create_future()
         try:
-            self._waiting.put_nowait((requests, answers))
+            self._waiting.put_nowait((served, requests, answers))
         except asyncio.QueueFull:
             raise HTTPException(503, "too many requests at once; try again") from None
         return await answers
@@ -475,23 +468,27 @@ class _Batcher:
     async def _work(self):
         while True:
             some = [await self._waiting.get()]
-            count = len(some[0][0])
+            count = len(some[0][1])
             while not self._waiting.empty() and count < MAX_INSTANCES:
                 some.append(self._waiting.get_nowait())
-                count += len(some[-1][0])
-            await self._answer(some)
+                count += len(some[-1][1])
+            for served in dict.fromkeys(served for served, *_ in some):
+                mine = [
+                    (rows, answers) for other, rows, answers in some if other is served
+                ]
+                await self._answer(served, mine)
 
-    async def _answer(self, some):
+    async def _answer(self, served, some):
         requests = [request for requests, _ in some for request in requests]
         try:
-            answers = iter(await asyncio.to_thread(self._predictor.predict, requests))
+            answers = iter(await asyncio.to_thread(served.predict, requests))
         except Exception as error:
             if len(some) == 1:
                 if not some[0][1].done():  # otherwise its client is gone
                     some[0][1].set_exception(error)
                 return
             for one in some:  # to find the one that fails
-                await self._answer([one])
+                await self._answer(served, [one])
             return
         for requests, answered in some:
             mine = list(itertools.islice(answers, len(requests)))

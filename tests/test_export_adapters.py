@@ -107,6 +107,8 @@ def test_each_run_answers_as_alone_and_the_base_is_there_once(
     for path in ("text/1", "tensors/1"):
         (data,) = (together / "export" / path / "variables").glob("*.data-*")
         assert base < data.stat().st_size < 1.2 * base
+    card = (together / "export" / "README.md").read_text()
+    assert "Signatures of other adapters on the same base: `two`, `three`." in card
     network = tf.saved_model.load(str(together / "export" / "tensors" / "1"))
     assert network.signatures.keys() == {"serving_default", "examples", *RUNS}
 
@@ -166,7 +168,9 @@ def test_the_server_answers_for_the_signature_of_a_request(alone, model):
         assert signatures["three"]["inputs"].keys() == {"text_a", "text_b"}
         page = send(port, None, "/?signature_name=three", "GET")[1].decode()
         assert '"signature": "three", "adapters": ["one", "two", "three"], ' in page
-        assert '"form": "number", "inputs": {"text_a": "text", "text_b": "text"}' in page
+        assert (
+            '"form": "number", "inputs": {"text_a": "text", "text_b": "text"}' in page
+        )
         known = content["answers"]["adapters"]["three"]
         assert known == {"form": "number", "names": ["predicted"]}
 

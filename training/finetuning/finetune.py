@@ -247,16 +247,11 @@ def _product(
     trainer: loop.Trainer,
     shared: shared_base.SharedBase | None = None,
 ) -> export.Product:
-    """The model to export.
-
-    Args:
-        shared: on which base; by default, its own, to which its adapters are added.
-    """
+    """The model to export; by default, its adapters are added to a base of its own."""
     flags, task = experiment.flags, experiment.task
-
-    def make():
-        return trainer.evaluated_as.network(experiment.config, dtype=flags.export_dtype)
-
+    make = functools.partial(
+        trainer.evaluated_as.network, experiment.config, dtype=flags.export_dtype
+    )
     if shared:
         model = shared.network(make, flags.output_dir)
     else:

@@ -201,17 +201,11 @@ def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
     """
     experiment = Experiment(task, implied_flags.completed(flags))
     with contextlib.closing(experiment.sets):
-        product = _product(experiment, _loaded(experiment))
-        return export.served(product, flags.output_dir)
-
-
-def _loaded(experiment: Experiment) -> loop.Trainer:
-    """The model in output_dir."""
-    run = experiment.run()
-    run.check()
-    trainer = experiment.trainer(experiment.flags.trials[0])
-    experiment.start(run, trainer)
-    return trainer
+        run = experiment.run()
+        run.check()
+        trainer = experiment.trainer(flags.trials[0])
+        experiment.start(run, trainer)
+        return export.served(_merged(experiment, trainer), flags.output_dir)
 
 
 def _export(
@@ -224,16 +218,13 @@ def _export(
     """
     output_dir = experiment.flags.output_dir
     if runs:
-        shared = shared_base.SharedBase(output_dir)
-        name, *others = runs
-        products = {
-            other: _product(runs[other], _loaded(runs[other]), shared)
-            for other in others
-        }
-        product = _product(experiment, trainer, shared)
+        base = shared_base.SharedBase(output_dir)
+        products = {n: _product(run, *base.model(run)) for n, run in runs.items()}
+        name = next(iter(products))
+        product = products.pop(name)
         product = dataclasses.replace(product, name=name, adapters=products)
     else:
-        product = _product(experiment, trainer)
+        product = _merged(experiment, trainer)
     card = model_card.of_export(output_dir, product)
     folder = export.save(output_dir, product, card)
     experiment.log.say(
@@ -242,21 +233,20 @@ def _export(
     )
 
 
-def _product(
-    experiment: Experiment,
-    trainer: loop.Trainer,
-    shared: shared_base.SharedBase | None = None,
-) -> export.Product:
-    """The model to export; by default, its adapters are added to a base of its own."""
-    flags, task = experiment.flags, experiment.task
-    make = functools.partial(
-        trainer.evaluated_as.network, experiment.config, dtype=flags.export_dtype
+def _merged(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
+    """The model to export; adapters become a part of their kernels."""
+    flags = experiment.flags
+    model = export.make_model(
+        lambda: trainer.evaluated_as.network(
+            experiment.config, dtype=flags.export_dtype
+        ),
+        adapters.without(trainer.weights, flags.low_rank_alpha),
     )
-    if shared:
-        model = shared.network(make, flags.output_dir)
-    else:
-        weights = adapters.without(trainer.weights, flags.low_rank_alpha)
-        model = export.make_model(make, weights)
+    return _product(experiment, model, trainer.progress.step)
+
+
+def _product(experiment: Experiment, model, step: int) -> export.Product:
+    flags, task = experiment.flags, experiment.task
     split = task.test_sets[0]
     known = []
     if flags.do_eval or flags.do_predict:
@@ -291,7 +281,7 @@ def _product(
             "task": type(task).__name__,
             **(flags.lstm_settings if flags.lstm else {}),
             **task.description(),
-            "global_step": trainer.progress.step,
+            "global_step": step,
         },
         requests=[task.request(example) for example in examples],
         answers=task.answers(predictions),

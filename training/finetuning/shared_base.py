@@ -1,15 +1,15 @@
 """LoRA runs in one export: their adapters and heads, on one copy of their base."""
 
 import contextlib
+import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from training.backend import tf
 from training.run import checks, implied_flags
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
-from modeling.architectures.network import Network
 from modeling.objectives import low_rank
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import flags_of_run
@@ -92,7 +92,7 @@ def _experiment(own, path, name):
             f"{theirs.get(others[0])}, not {mine.get(others[0])}; an export has one "
             "tokenizer"
         )
-    return Experiment(task, flags, name=name)
+    return Experiment(task, flags, own.strategy, name)
 
 
 @contextlib.contextmanager
@@ -121,14 +121,15 @@ class SharedBase:
         with tf.device("CPU"):
             self._variables = low_rank.shared(base)
 
-    def network(self, make: Callable[[], Network], folder: str):
-        """The network of a run, on this base.
-
-        Args:
-            make: makes it, without adapters.
-            folder: of the run.
-        """
+    def model(self, run: Experiment) -> tuple[low_rank.OnSharedBase, int]:
+        """The network of a run on this base, and the step of its weights."""
+        folder = run.flags.output_dir
         own = checkpoint.read_stored(checkpoint.resolve(folder))
         alpha = adapters.read_note(folder).alpha
+        objective = run.flags.with_lstm(run.task.objective()).evaluated_as
+        make = functools.partial(
+            objective.network, run.config, dtype=run.flags.export_dtype
+        )
         with tf.device("CPU"):
-            return low_rank.OnSharedBase(make, self._variables, own, alpha)
+            model = low_rank.OnSharedBase(make, self._variables, own, alpha)
+        return model, int(own["global_step"])

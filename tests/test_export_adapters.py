@@ -45,8 +45,8 @@ def run(folder, name, **changes):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Three runs on one base."""
+def folder(tmp_path_factory, every_export_is_checked):
+    """Three runs on one base, the first with the export of all."""
     folder = tmp_path_factory.mktemp("runs")
     tiny.write(folder, classifier.WORDS, WIDE)
     family.write_start(folder, WIDE)
@@ -58,8 +58,12 @@ def folder(tmp_path_factory):
             header, *rows = path.read_text().splitlines()
             rows = [f"{header}\tother", *(f"{row}\tthe hat" for row in rows)]
             classifier.write_lines(path, rows)
-        with jobs.untraced():
+    others = [str(folder / name) for name in RUNS if name != "one"]
+    exports = {"do_export": True, "export_adapters": others}
+    with jobs.untraced():
+        for name in ("two", "three"):
             run(folder, name, do_train=True)
+        run(folder, "one", do_train=True, **exports)
     return folder
 
 
@@ -68,17 +72,19 @@ def requests(inputs):
 
 
 @pytest.fixture(scope="module")
-def alone(folder):
+def alone(folder, tmp_path_factory):
     """What each run answers by itself, its adapters merged with the base."""
-    tasks = {name: bert.load_task(str(folder / name)) for name in RUNS}
+    copies, tasks = tmp_path_factory.mktemp("alone"), {}
+    for name in RUNS:
+        ignore = shutil.ignore_patterns("export")
+        shutil.copytree(folder / name, copies / name, ignore=ignore)
+        tasks[name] = bert.load_task(str(copies / name))
     return {name: t.predict(requests(t.inputs)) for name, t in tasks.items()}
 
 
 @pytest.fixture(scope="module")
-def together(folder, alone, every_export_is_checked):
+def together(folder):
     """The folder of the first run, with the export of all."""
-    others = [str(folder / name) for name in RUNS if name != "one"]
-    run(folder, "one", do_export=True, export_adapters=others)
     return folder / "one"
 
 

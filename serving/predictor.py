@@ -230,12 +230,9 @@ class Predictor(Served):
         for name in names:
             if name not in self.adapters:
                 known = ", ".join(self.adapters)
-                known = (
-                    f"its adapters are {known}"
-                    if known
-                    else ("it was exported without others; see --export_adapters")
-                )
-                raise UserError(f"{self._directory}: has no adapter {name!a}; {known}")
+                hint = f"its adapters are {known}"
+                hint = hint if known else "it was exported without --export_adapters"
+                raise UserError(f"{self._directory}: has no adapter {name!a}; {hint}")
         chosen = {name: self.adapters[name] for name in names}
         if len(chosen) > 1:
             return Several(chosen, self._directory)

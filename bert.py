@@ -49,6 +49,7 @@ from text.records import rows
 from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
+from training.finetuning.options import flags_of_run
 from training.interchange import hugging_face
 from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
@@ -590,8 +591,6 @@ def load_task(path: str) -> Task:
             "--do_export"
         )
     script = importlib.import_module(noted["script"].removesuffix(".py"))
-    names = ("lstm_layers", "lstm_size", "features")
-    flags = noted["flags"] | {name: noted[name] for name in names if name in noted}
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
-        flags = script.Options(**flags, output_dir=path, do_export=True)
+        flags = flags_of_run(script.Options, path, noted)
         return Task(finetune.served(script.make(flags), flags))

@@ -64,6 +64,14 @@ class Options(options.Group):
         at_most=options.MOST_ROWS,
         at_least=1,
     )
+    adapter: list[str] = options.field(
+        [],
+        help="Of an export of several adapters, the one that answers, which has the name "
+        "of its run's folder; the answers of several are each under its name. By default, "
+        "the run that exported them.",
+        distinct=True,
+        only_for={"serve": options.ABSENT},
+    )
     serve: int | None = options.field(
         None,
         help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
@@ -88,8 +96,7 @@ if __name__ == "__main__":
     )  # --help and mistakes are answered before TensorFlow loads
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
-from serving import forms
-from serving.predictor import Predictor
+from serving.predictor import Predictor, Served
 
 
 def main(flags: Options) -> int | None:
@@ -98,7 +105,8 @@ def main(flags: Options) -> int | None:
     if flags.output_file:
         sources.refuse_remote(flags.output_file)
         protected.refuse([flags.output_file], [flags.input_file, flags.model_dir])
-    predictor = Predictor(flags.model_dir)
+    model = Predictor(flags.model_dir)  # has the variables, whichever adapter answers
+    predictor = model.named(flags.adapter)
     table = Table(flags.input_file, flags.input_format, predictor, flags.max_line_mb)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
@@ -196,7 +204,7 @@ class Table:
         self,
         path: str,
         form: str | None,
-        predictor: Predictor,
+        predictor: Served,
         max_line_mb: int | None = None,
     ):
         """Args:
@@ -243,8 +251,7 @@ class Table:
 
     def _check_others(self, row, place):
         """Checks that what the model does not take can go into the answer."""
-        names = forms.NAMES[self.predictor.description["form"]]
-        if twice := [name for name in names if name in row]:
+        if twice := [name for name in self.predictor.names if name in row]:
             place = place if self.form == "jsonl" else f"{self.name}:1"
             raise UserError(
                 f"{place}: {twice[0]} is also a name in the answer; remove or rename it"
@@ -298,7 +305,8 @@ def _serve(flags: Options):
             "install -r requirements/serve.txt"
         ) from error
     predictor = Predictor(flags.model_dir)
-    predictor.warm_up()
+    for served in (predictor, *predictor.adapters.values()):
+        served.warm_up()
     server.run(predictor, flags.host, flags.serve, flags.model_name)
 
 

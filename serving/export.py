@@ -10,6 +10,9 @@ An export is a folder that appears when it is complete:
                   examples
     model.onnx, model.tflite    the network, if requested
 
+An export of several adapters on one base has for each a signature of its name: in text/1
+from raw text, in tensors/1 from the encoder's inputs. Those above are of the first.
+
 Both SavedModels are laid out for TensorFlow Serving, and use only core TensorFlow
 operations, but for a tokenizer that needs other `libraries`; export.json names them. Before
 the folder appears, another process loads both, in Python and as TensorFlow Serving does,
@@ -80,6 +83,9 @@ class Product:
         requests, answers: requests for the final check, and their expected answers.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
         formats: further formats in which to write the network; from `portable.FORMATS`.
+        name: what its signatures are called besides, if there are others' `adapters`.
+        adapters: by name, others to write with it, whose models share variables with its
+            own and whose tokenizers are equal.
     """
 
     model: Callable
@@ -99,6 +105,8 @@ class Product:
         default_factory=dict
     )
     formats: Sequence[str] = ()
+    name: str = ""
+    adapters: Mapping[str, "Product"] = dataclasses.field(default_factory=dict)
 
 
 def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray]):
@@ -180,31 +188,42 @@ def _write(product: Product, directory: str) -> None:
             name: _text_signature(function, tokenizer, network, product.inputs)
             for name, function in served.items()
         }
+        weights = list(product.model.weights)
+        if product.adapters:
+            network[product.name] = network["serving_default"]
+            signatures[product.name] = signatures["serving_default"]
+        for name, other in product.adapters.items():
+            own = _network(other)
+            network[name] = own["serving_default"]
+            signatures[name] = _text_signature(
+                other.serve, tokenizer, own, other.inputs
+            )
+            weights += other.model.weights
         signatures |= {"tensors": network["serving_default"]}
         signatures |= {"examples": network["examples"]}
-        _save_model(product.model, network, os.path.join(directory, TENSORS))
+        _save_model(weights, network, os.path.join(directory, TENSORS))
         _save_model(
-            product.model,
-            signatures,
-            os.path.join(directory, TEXT),
-            tokenizer=tokenizer,
+            weights, signatures, os.path.join(directory, TEXT), tokenizer=tokenizer
         )
 
 
 def _write_warm_up(product: Product, directory: str) -> None:
     """Of the first request alone: a sample, while later ones may be a user's texts."""
-    texts = {
-        name: _strings([product.requests[0][name]], kind)
-        for name, kind in product.inputs.items()
-    }
-    texts = {
-        name: tf.constant(values, dtype, shape)
-        for name, (dtype, shape, values) in texts.items()
-    }
-    row = {name: values[:1] for name, values in product.batch.items()}
-    calls = dict.fromkeys(("serving_default", *product.more), texts)
-    warm_up.write(os.path.join(directory, TEXT), calls | {"tensors": row})
-    warm_up.write(os.path.join(directory, TENSORS), {"serving_default": row})
+    texts, rows = {}, {}
+    for name, each in {"serving_default": product, **product.adapters}.items():
+        of_parts = {
+            part: _strings([each.requests[0][part]], kind)
+            for part, kind in each.inputs.items()
+        }
+        texts[name] = {
+            part: tf.constant(values, dtype, shape)
+            for part, (dtype, shape, values) in of_parts.items()
+        }
+        rows[name] = {part: values[:1] for part, values in each.batch.items()}
+    texts |= dict.fromkeys(product.more, texts["serving_default"])
+    texts["tensors"] = rows["serving_default"]
+    warm_up.write(os.path.join(directory, TEXT), texts)
+    warm_up.write(os.path.join(directory, TENSORS), rows)
 
 
 def _describe(product: Product, directory: str, card: str) -> None:
@@ -225,10 +244,10 @@ def _describe(product: Product, directory: str, card: str) -> None:
         file.write(content)
 
 
-def _save_model(model, signatures, path, **parts):
+def _save_model(weights, signatures, path, **parts):
     module = tf.Module()
     # Explicitly, because a Keras layer does not expose all of its variables to tf.Module.
-    module.weights = [variable.value for variable in model.weights]
+    module.weights = [variable.value for variable in weights]
     for name, part in parts.items():
         setattr(module, name, part)
     with anywhere.access(path), _quiet():
@@ -305,11 +324,11 @@ def _features(layout):
 
 def _description(product: Product) -> dict:
     libraries = libraries_of(product.tokenizer)
+    adapters = {product.name: product, **product.adapters} if product.adapters else {}
+    adapters = {name: _of_answers(each) for name, each in adapters.items()}
     return {
-        "form": product.form,
-        "inputs": dict(product.inputs),
-        **product.description,
-        "max_seq_length": product.layout.max_seq_length,
+        **_of_answers(product),
+        **({"adapters": adapters} if adapters else {}),
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
         "dtype": product.dtype,
@@ -324,41 +343,74 @@ def _description(product: Product) -> dict:
     }
 
 
+def _of_answers(product):
+    """What is said of the answers of one adapter, too."""
+    return {
+        "form": product.form,
+        "inputs": dict(product.inputs),
+        **product.description,
+        "max_seq_length": product.layout.max_seq_length,
+    }
+
+
 # === Checking ========================================================================
 
 
 def _check(product: Product, directory: str) -> None:
     """Removes the export unless another process gets the same answers from it."""
-    requests = {
-        name: _strings([request[name] for request in product.requests], kind)
-        for name, kind in product.inputs.items()
-    }
-    batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
+    calls = [*_calls(product)]
+    for name, other in product.adapters.items():
+        calls += [
+            (other, TEXT, name, _requests(other), None),
+            (other, TENSORS, name, _batch(other), other.outputs),
+        ]
+    calls.sort(key=lambda call: call[1])  # so that a SavedModel is loaded once
+    libraries = libraries_of(product.tokenizer)
+    called = [(model, name, inputs) for _, model, name, inputs, _ in calls]
+    for how, found in _reload(directory, libraries, called).items():
+        for (each, *_, expected), outputs in zip(calls, found, strict=True):
+            if expected is None:
+                _check_answers(how, each, outputs)
+            else:
+                what = f"{how} returns different"
+                _compare_arrays(what, expected, outputs, product.dtype)
+
+
+def _calls(product):
+    """Whose, a SavedModel, its signature, inputs, and expected outputs; None: answers."""
+    requests, batch = _requests(product), _batch(product)
     flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
     examples = encoding.encode(flat, product.layout.schema)
     examples = [base64.b64encode(example).decode() for example in examples]
     examples = {"examples": ("bytes", [len(examples)], examples)}
-    expected = [outputs for _, outputs in product.more.values()]
-    expected += [product.outputs] * 4
-    calls = [
-        (TEXT, "serving_default", requests),
-        *((TEXT, name, requests) for name in product.more),
-        (TEXT, "tensors", batch),
-        (TEXT, "examples", examples),
-        (TENSORS, "serving_default", batch),
-        (TENSORS, "examples", examples),
-    ]
-    libraries = libraries_of(product.tokenizer)
-    for how, (answered, *found) in _reload(directory, libraries, calls).items():
-        for here, there in zip(expected, found, strict=True):
-            _compare_arrays(f"{how} returns different", here, there, product.dtype)
-        if product.dtype != "float32":
-            continue  # rounding may change a near tie
-        answers = forms.answers(product.form, answered, product.requests)
-        for request, here, there in zip(
-            product.requests, product.answers, answers, strict=True
-        ):
-            _compare_answers(how, request, here, there)
+    yield product, TENSORS, "serving_default", batch, product.outputs
+    yield product, TENSORS, "examples", examples, product.outputs
+    yield product, TEXT, "tensors", batch, product.outputs
+    yield product, TEXT, "examples", examples, product.outputs
+    for name, (_, outputs) in product.more.items():
+        yield product, TEXT, name, requests, outputs
+    yield product, TEXT, "serving_default", requests, None
+
+
+def _requests(product):
+    return {
+        name: _strings([request[name] for request in product.requests], kind)
+        for name, kind in product.inputs.items()
+    }
+
+
+def _batch(product):
+    return {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
+
+
+def _check_answers(how, product, outputs):
+    if product.dtype != "float32":
+        return  # rounding may change a near tie
+    answers = forms.answers(product.form, outputs, product.requests)
+    for request, here, there in zip(
+        product.requests, product.answers, answers, strict=True
+    ):
+        _compare_answers(how, request, here, there)
 
 
 def _compare_arrays(what, expected, found, dtype="float32"):

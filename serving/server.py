@@ -1,6 +1,6 @@
 """Serves an exported model as a local page, and as JSON in the style of TensorFlow Serving.
 
-    GET  /                          a page for trying the model
+    GET  /                          a page for trying the model or one of its adapters
     GET  /v1/models/NAME            the model's status
     GET  /v1/models/NAME/metadata   its signature, and the names in an answer
     POST /v1/models/NAME:predict    {"instances": [...]} -> {"predictions": [...]}
@@ -16,7 +16,7 @@ is {"error": "..."}. It differs from TensorFlow Serving:
   output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}. So the
   metadata have a key more, "answers"; their signature is that of the SavedModel.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
-* There is one signature and one version.
+* There is one version. A signature_name is serving_default, or the name of an adapter.
 * Pages from other sites are refused by their Origin and, on a loopback address, by the
   host name under which they reach this server.
 
@@ -35,6 +35,7 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Collection
 
 import uvicorn
 from starlette.applications import Starlette
@@ -47,7 +48,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
-from serving.predictor import Predictor
+from serving.predictor import Predictor, Served
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests
@@ -124,31 +125,31 @@ def app(
     """The application.
 
     Args:
+        predictor: whose adapters answer, too, to requests with their signature_name.
         hosts: the names under which browsers may reach it; None for all. With a name of
             their own that resolves to this machine, other sites' pages could read the
             answers.
     """
-    batcher = _Batcher(predictor)
-    page = _Page(predictor, name)
-
-    async def status(request: Request) -> JSONResponse:
-        good = {"error_code": "OK", "error_message": ""}
-        version = {"version": "1", "state": "AVAILABLE", "status": good}
-        return JSONResponse({"model_version_status": [version]})
+    signatures = {"serving_default": predictor, **predictor.adapters}
+    batcher = _Batcher()
+    pages = {signature: _Page(predictor, name, signature) for signature in signatures}
 
     async def metadata(request: Request) -> JSONResponse:
-        return JSONResponse(_metadata(predictor, name))
+        return JSONResponse(_metadata(signatures, name))
 
     async def predict(request: Request) -> JSONResponse:
-        requests, by_columns = _instances(await _body(request), predictor)
-        answers = await batcher.predict(requests)
+        content = _content(await _body(request))
+        served = signatures[_signature_name(content, signatures)]
+        requests, by_columns = _instances(content, served)
+        answers = await batcher.predict(served, requests)
         if by_columns:
-            names = answers[0] if answers else predictor.names
+            names = answers[0] if answers else served.names
             return JSONResponse({"outputs": _columns(answers, names)})
         return JSONResponse({"predictions": answers})
 
     async def show(request: Request) -> HTMLResponse:
-        return page.response()
+        asked = request.query_params.get("signature_name")
+        return pages.get(asked, pages["serving_default"]).response()
 
     async def refuse(request: Request, error: HTTPException) -> JSONResponse:
         message = error.detail
@@ -164,7 +165,7 @@ def app(
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # no one reads it
 
-    routes = [Route("/", show), *_routes(name, status, metadata, predict)]
+    routes = [Route("/", show), *_routes(name, metadata, predict)]
     return Starlette(
         routes=routes,
         middleware=[Middleware(_RequestLog), Middleware(_Guard, hosts=hosts)],
@@ -177,19 +178,30 @@ def app(
     )
 
 
-def _metadata(predictor, name):
+async def _status(request: Request) -> JSONResponse:
+    good = {"error_code": "OK", "error_message": ""}
+    version = {"version": "1", "state": "AVAILABLE", "status": good}
+    return JSONResponse({"model_version_status": [version]})
+
+
+def _metadata(signatures, name):
     spec = {"name": name, "signature_name": "", "version": "1"}
-    signatures = {"serving_default": predictor.signature()}
+    tensors = {signature: each.signature() for signature, each in signatures.items()}
+    answers = {
+        signature: {"form": each.description["form"], "names": each.names}
+        for signature, each in signatures.items()
+    }
+    default = answers.pop("serving_default")
     return {
         "model_spec": spec,
-        "metadata": {"signature_def": {"signature_def": signatures}},
-        "answers": {"form": predictor.description["form"], "names": predictor.names},
+        "metadata": {"signature_def": {"signature_def": tensors}},
+        "answers": default | ({"adapters": answers} if answers else {}),
     }
 
 
-def _routes(name, status, metadata, predict):
+def _routes(name, metadata, predict):
     for model in (f"/v1/models/{name}", f"/v1/models/{name}/versions/1"):
-        yield Route(model, status)
+        yield Route(model, _status)
         yield Route(f"{model}/metadata", metadata)
         yield Route(f"{model}:predict", predict, methods=["POST"])
 
@@ -318,12 +330,25 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
-    """The requests to the model in the body of one to the server; whether by columns."""
+def _content(body: bytes) -> object:
     try:
-        content = json.loads(body, object_hook=_decoded)
+        return json.loads(body, object_hook=_decoded)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not JSON: {error}") from None
+
+
+def _signature_name(content: object, known: Collection[str]) -> str:
+    """The signature that a request names."""
+    if not isinstance(content, dict):
+        return "serving_default"
+    name = content.pop("signature_name", "serving_default")
+    if not isinstance(name, str) or name not in known:
+        raise HTTPException(400, f"signature_name: must be {' or '.join(known)}")
+    return name
+
+
+def _instances(content: object, predictor: Served) -> tuple[list[dict], bool]:
+    """The requests to the model in one to the server; whether by columns."""
     expected = f'{{"instances": [...]}}, each {predictor.describe_request()}'
     by_columns = isinstance(content, dict) and "inputs" in content
     if by_columns:
@@ -336,12 +361,10 @@ def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
         content["instances"] = _rows(content.pop("inputs"), predictor)
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
         raise HTTPException(400, f"the request is not {expected}")
-    if others := sorted(content.keys() - {"instances", "signature_name"}):
+    if others := sorted(content.keys() - {"instances"}):
         raise HTTPException(
             400, f"{others[0][:40]!a} is unknown; the request must be {expected}"
         )
-    if content.get("signature_name", "serving_default") != "serving_default":
-        raise HTTPException(400, "signature_name: must be serving_default")
     instances = content["instances"]
     if len(instances) > MAX_INSTANCES:
         raise HTTPException(
@@ -424,8 +447,7 @@ def _check(instance, where, predictor):
 class _Batcher:
     """Answers together all requests that arrive while the model is busy."""
 
-    def __init__(self, predictor):
-        self._predictor = predictor
+    def __init__(self):
         self._waiting = None
 
     @contextlib.asynccontextmanager
@@ -435,10 +457,10 @@ class _Batcher:
         yield
         work.cancel()
 
-    async def predict(self, requests: list[dict]) -> list[dict]:
+    async def predict(self, served: Served, requests: list[dict]) -> list[dict]:
         answers = asyncio.get_running_loop().create_future()
         try:
-            self._waiting.put_nowait((requests, answers))
+            self._waiting.put_nowait((served, requests, answers))
         except asyncio.QueueFull:
             raise HTTPException(503, "too many requests at once; try again") from None
         return await answers
@@ -446,23 +468,27 @@ class _Batcher:
     async def _work(self):
         while True:
             some = [await self._waiting.get()]
-            count = len(some[0][0])
+            count = len(some[0][1])
             while not self._waiting.empty() and count < MAX_INSTANCES:
                 some.append(self._waiting.get_nowait())
-                count += len(some[-1][0])
-            await self._answer(some)
+                count += len(some[-1][1])
+            for served in dict.fromkeys(served for served, *_ in some):
+                mine = [
+                    (rows, answers) for other, rows, answers in some if other is served
+                ]
+                await self._answer(served, mine)
 
-    async def _answer(self, some):
+    async def _answer(self, served, some):
         requests = [request for requests, _ in some for request in requests]
         try:
-            answers = iter(await asyncio.to_thread(self._predictor.predict, requests))
+            answers = iter(await asyncio.to_thread(served.predict, requests))
         except Exception as error:
             if len(some) == 1:
                 if not some[0][1].done():  # otherwise its client is gone
                     some[0][1].set_exception(error)
                 return
             for one in some:  # to find the one that fails
-                await self._answer([one])
+                await self._answer(served, [one])
             return
         for requests, answered in some:
             mine = list(itertools.islice(answers, len(requests)))
@@ -474,17 +500,20 @@ class _Batcher:
 
 
 class _Page:
-    """page.html with the model's form and parts; it loads nothing else."""
+    """page.html with a signature's form and parts; it loads nothing else."""
 
-    def __init__(self, predictor, name):
+    def __init__(self, predictor, name, signature):
         files = importlib.resources.files("serving")
+        served = predictor.adapters.get(signature, predictor)
         model = {
             "name": name,
             "title": predictor.title or name,
-            "form": predictor.description["form"],
-            "inputs": dict(predictor.parts),
-            "mask": predictor.description.get("mask", "[MASK]"),
-            "characters": predictor.description.get("characters", False),
+            "signature": signature,
+            "adapters": list(predictor.adapters),
+            "form": served.description["form"],
+            "inputs": dict(served.parts),
+            "mask": served.description.get("mask", "[MASK]"),
+            "characters": served.description.get("characters", False),
         }
         # In a page, "</script>" would end the script, wherever it occurs.
         self._model = json.dumps(model).replace("<", "\\u003c")

@@ -49,6 +49,7 @@ class Faulty:
 
     title = ""
     parts = {"text_a": "text"}
+    adapters = {}
     description = {"form": "label"}
     describe_request = staticmethod(str)
 

@@ -285,7 +285,7 @@ class Experiment:
                 run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
-                **self._script(),
+                **self.script,
                 **(flags.lstm_settings if flags.lstm else {}),
                 **self.task.state(),
                 **self.task.tokenizer.settings,
@@ -295,13 +295,14 @@ class Experiment:
             run_folder.write_file(path, content)
             run_folder.write_vocabulary(directory, self.task.tokenizer)
             if flags.lora_rank:
-                adapters.write_note(directory, self._adapter_note)
+                adapters.write_note(directory, self.adapter_note)
 
         is_taken_up = bool(run_folder.steps(directory))
         run.prepare(trainer, write)
 
     @functools.cached_property
-    def _adapter_note(self):
+    def adapter_note(self) -> adapters.Note:
+        """What a training notes of the base of its adapters."""
         flags = self.flags
         with keras.StatelessScope(initialize_variables=False):
             scope = make_encoder(self.config).scope
@@ -314,7 +315,8 @@ class Experiment:
             alpha=flags.low_rank_alpha,
         )
 
-    def _script(self) -> dict:
+    @property
+    def script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
         inherited = {item.name for item in dataclasses.fields(FineTuningOptions)}
         own = {

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+from collections.abc import Mapping
 
 import options
 from errors import UserError
@@ -97,6 +98,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
         distinct=True,
         identity=True,
         only_for={"lora_rank": options.GIVEN},
+    )
+
+    export_adapters: list[str] = options.field(
+        [],
+        help="Other runs of this script with --lora_rank on the same base, by output_dir, "
+        "which the export answers for, too, each by a signature named like its folder. "
+        "Contains the base once.",
+        distinct=True,
+        only_for={"do_export": options.GIVEN, "export_formats": options.ABSENT},
     )
 
     log_every_steps: int = options.field(50, help="Updates between reports.")
@@ -243,7 +253,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
 
     def files(self) -> list[str]:
         teacher = [self.distill_from] if self.distill_from else []
-        return [*super().files(), *teacher, *self.unlabeled_file]
+        others = [*self.unlabeled_file, *self.export_adapters]
+        return [*super().files(), *teacher, *others]
 
     @property
     def needs_labels(self) -> bool:
@@ -329,6 +340,21 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
             if learned["lstm_size"]
             else f"{folder}: the model has no BiLSTM layers; remove --lstm_layers"
         )
+
+
+def flags_of_run(
+    group: type[FineTuningOptions], folder: str, state: Mapping, **more
+) -> FineTuningOptions:
+    """The flags with which a run's script exports its model.
+
+    Args:
+        group: the script's flags.
+        state: the run's task.json.
+        more: other flags.
+    """
+    names = ("lstm_layers", "lstm_size", "features")
+    noted = state["flags"] | {name: state[name] for name in names if name in state}
+    return group(**noted, output_dir=folder, do_export=True, **more)
 
 
 @dataclasses.dataclass(frozen=True)

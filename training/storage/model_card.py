@@ -179,13 +179,19 @@ def of_export(output_dir: str, product: export.Product) -> str:
     use += [f"import {name}" for name in libraries_of(product.tokenizer)]
     use += ["", 'model = tf.saved_model.load("text/1")']
     use += [f'model.signatures["serving_default"]({arguments})']
+    names = ", ".join(f"`{name}`" for name in product.adapters)
+    others = [f"Signatures of other adapters on the same base: {names}.", ""]
     return _card(
         os.path.basename(os.path.abspath(output_dir)),
         {"pipeline_tag": purpose},
         f"A SavedModel of TensorFlow, from raw text to answers: a {{size}} that {what}.",
         product.config.architecture,
         facts,
-        _code(use) + ["With this project, `predict.py` answers files of texts."],
+        [
+            *_code(use),
+            *(others if names else []),
+            "With this project, `predict.py` answers files of texts.",
+        ],
     )
 
 

@@ -1,0 +1,135 @@
+"""LoRA runs in one export: their adapters and heads, on one copy of their base."""
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Iterator
+
+from training.backend import tf
+from training.run import checks, implied_flags
+from training.storage import adapters, checkpoint, run_folder
+from errors import UserError
+from modeling.objectives import low_rank
+from training.finetuning.experiment import Experiment
+from training.finetuning.options import flags_of_run
+
+_FLAG = "--export_adapters"
+_TAKEN = ("serving_default", "tensors", "examples")  # an export's other signatures
+
+
+def experiments(own: Experiment) -> dict[str, Experiment]:
+    """The runs of --export_adapters by name, and first the command's own; {} without any.
+
+    Raises:
+        UserError: one of them has no adapters, other text, or another base or script.
+    """
+    flags, found = own.flags, {}
+    if not flags.export_adapters:
+        return found
+    if flags.do_train:
+        if not flags.lora_rank:
+            raise UserError(f"{_FLAG} is for runs with --lora_rank; pass it, too")
+        note = own.adapter_note
+    else:
+        note = _note(flags.output_dir)
+    found[_name(flags.output_dir, found)] = own
+    for path in flags.export_adapters:
+        with _named(path):
+            name = _name(path, found)
+            _check_base(note, _note(path), flags.output_dir)
+            found[name] = _experiment(own, path, name)
+    return found
+
+
+def _name(folder, others):
+    """What the signature of a run is called."""
+    name = os.path.basename(adapters.place_of(folder).rstrip("/"))
+    if not re.fullmatch(r"[\w.-]+", name, re.ASCII) or name in _TAKEN:
+        raise UserError(
+            f"{folder}: the name of the folder becomes that of a signature, which has "
+            f"only letters, digits and -._, and is not {', '.join(_TAKEN)}; rename it"
+        )
+    if name in others:
+        raise UserError(
+            f"{folder}: another run has the name {name}, too, and names become those of "
+            "signatures; rename one of the folders"
+        )
+    return name
+
+
+def _note(folder):
+    if not run_folder.holds_weights(folder) or not adapters.is_noted(folder):
+        raise UserError(f"{folder}: contains no checkpoint of a run with --lora_rank")
+    return adapters.read_note(folder)
+
+
+def _check_base(mine, other, output_dir):
+    if mine.base_sha256 != other.base_sha256:
+        raise UserError(
+            f"its base is {other.base} (SHA-256 {other.base_sha256[:12]}), and that of "
+            f"{output_dir} is {mine.base} ({mine.base_sha256[:12]}); an export has one base"
+        )
+
+
+def _experiment(own, path, name):
+    script = own.script["script"]
+    state = run_folder.text_settings(path)[1]
+    if state.get("script") != script:
+        raise UserError(
+            f"it is a run of {state.get('script')}, not of {script}; runs of different "
+            "scripts need an export each"
+        )
+    flags = flags_of_run(
+        type(own.flags), path, state, export_dtype=own.flags.export_dtype
+    )
+    flags = implied_flags.completed(flags)
+    task = type(own.task)(flags, checks.make_tokenizer(flags))
+    mine, theirs = own.task.tokenizer.settings, task.tokenizer.settings
+    if others := [key for key in mine | theirs if mine.get(key) != theirs.get(key)]:
+        raise UserError(
+            f"it reads text otherwise than {own.flags.output_dir}: {others[0]} is "
+            f"{theirs.get(others[0])}, not {mine.get(others[0])}; an export has one "
+            "tokenizer"
+        )
+    return Experiment(task, flags, own.strategy, name)
+
+
+@contextlib.contextmanager
+def _named(path) -> Iterator[None]:
+    """Says of errors which run they are about."""
+    try:
+        yield
+    except UserError as error:
+        message = str(error).removeprefix(f"{path}: ")
+        raise UserError(f"{_FLAG}={path}: {message}") from error
+
+
+class SharedBase:
+    """The base of LoRA runs, as variables for all of their networks.
+
+    Args:
+        folder: of one of the runs.
+    Raises:
+        UserError: the base is not the one with which the run was trained.
+    """
+
+    def __init__(self, folder: str):
+        note = adapters.read_note(folder)
+        base = checkpoint.base_weights(note.base, tuple(note.scope))
+        adapters.check_base(note, checkpoint.digest(base), folder)
+        with tf.device("CPU"):
+            self._variables = low_rank.shared(base)
+
+    def model(self, run: Experiment) -> tuple[low_rank.OnSharedBase, int]:
+        """The network of a run on this base, and the step of its weights."""
+        folder = run.flags.output_dir
+        own = checkpoint.read_stored(checkpoint.resolve(folder))
+        alpha = adapters.read_note(folder).alpha
+        objective = run.flags.with_lstm(run.task.objective()).evaluated_as
+        make = functools.partial(
+            objective.network, run.config, dtype=run.flags.export_dtype
+        )
+        with tf.device("CPU"):
+            model = low_rank.OnSharedBase(make, self._variables, own, alpha)
+        return model, int(own["global_step"])

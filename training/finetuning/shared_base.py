@@ -24,22 +24,22 @@ def experiments(own: Experiment) -> dict[str, Experiment]:
     Raises:
         UserError: one of them has no adapters, other text, or another base or script.
     """
-    flags, found = own.flags, {}
+    flags, runs = own.flags, {}
     if not flags.export_adapters:
-        return found
+        return runs
     if flags.do_train:
         if not flags.lora_rank:
             raise UserError(f"{_FLAG} is for runs with --lora_rank; pass it, too")
         note = own.adapter_note
     else:
         note = _note(flags.output_dir)
-    found[_name(flags.output_dir, found)] = own
+    runs[_name(flags.output_dir, runs)] = own
     for path in flags.export_adapters:
         with _named(path):
-            name = _name(path, found)
+            name = _name(path, runs)
             _check_base(note, _note(path), flags.output_dir)
-            found[name] = _experiment(own, path, name)
-    return found
+            runs[name] = _experiment(own, path, name)
+    return runs
 
 
 def _name(folder, others):
@@ -64,11 +64,11 @@ def _note(folder):
     return adapters.read_note(folder)
 
 
-def _check_base(mine, other, output_dir):
-    if mine.base_sha256 != other.base_sha256:
+def _check_base(note, other, output_dir):
+    if note.base_sha256 != other.base_sha256:
         raise UserError(
             f"its base is {other.base} (SHA-256 {other.base_sha256[:12]}), and that of "
-            f"{output_dir} is {mine.base} ({mine.base_sha256[:12]}); an export has one base"
+            f"{output_dir} is {note.base} ({note.base_sha256[:12]}); an export has one base"
         )
 
 
@@ -85,11 +85,13 @@ def _experiment(own, path, name):
     )
     flags = implied_flags.completed(flags)
     task = type(own.task)(flags, checks.make_tokenizer(flags))
-    mine, theirs = own.task.tokenizer.settings, task.tokenizer.settings
-    if others := [key for key in mine | theirs if mine.get(key) != theirs.get(key)]:
+    settings, needed = task.tokenizer.settings, own.task.tokenizer.settings
+    names = (needed | settings).keys()
+    if differing := [n for n in names if settings.get(n) != needed.get(n)]:
+        setting = differing[0]
         raise UserError(
-            f"it reads text otherwise than {own.flags.output_dir}: {others[0]} is "
-            f"{theirs.get(others[0])}, not {mine.get(others[0])}; an export has one "
+            f"it reads text otherwise than {own.flags.output_dir}: {setting} is "
+            f"{settings.get(setting)}, not {needed.get(setting)}; an export has one "
             "tokenizer"
         )
     return Experiment(task, flags, own.strategy, name)

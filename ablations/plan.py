@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import options
-from training.backend import keras
 from training.storage import run_folder
 from ablations.cells import PEAK_MEMORY, SPEED, Cell, output_of
 from ablations.fine_tunings import Task
@@ -15,6 +14,7 @@ from ablations.options import Options
 from ablations.paper_tables import TABLES, Reading, Row, Table
 from ablations.variants import Head, Variant
 from errors import UserError
+from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.table import config_from_dict, make_encoder
 
@@ -435,7 +435,7 @@ def _steps_of(variant: Variant) -> tuple[float, ...]:
 
 
 def _parameters(config: EncoderConfig) -> int:
-    with keras.StatelessScope(initialize_variables=False):  # shapes only
+    with layers.shapes_only():
         weights = make_encoder(config).weights
     return sum(math.prod(variable.shape) for variable in weights)
 

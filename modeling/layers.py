@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import keras
 from keras import ops
+from keras.src.backend.common import global_state
 
 from modeling import custom_gradients, fusion, row_random
 
@@ -370,3 +371,21 @@ def name_scopes(path: str) -> Iterator[None]:
         for scope in filter(None, path.split("/")):
             stack.enter_context(keras.name_scope(scope))
         yield
+
+
+@contextlib.contextmanager
+def shapes_only() -> Iterator[None]:
+    """Variables that are made inside have shapes, but no values and no memory.
+
+    Keras would give them values when it next left a scope that gives its variables some,
+    as on any symbolic call: it keeps all that have none in a list, which is not public.
+    """
+    pending = global_state.get_global_attribute(
+        "uninitialized_variables", [], set_to_default=True
+    )
+    number = len(pending)
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        del pending[number:]

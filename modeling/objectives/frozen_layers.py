@@ -1,7 +1,6 @@
 """Fine-tuning of the upper layers alone: what is below gets no updates."""
 
-import keras
-
+from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
@@ -26,14 +25,14 @@ class FrozenLayers(Wrapped):
 
     def check(self, config: EncoderConfig) -> None:
         self.inner.check(config)
-        with keras.StatelessScope(initialize_variables=False):
+        with layers.shapes_only():
             stages = make_encoder(config).stages
-        layers = len(stages) - 2
-        if self._number > layers:
+        depth = len(stages) - 2
+        if self._number > depth:
             raise ValueError(
-                f"the encoder has {layers} layers, and `freeze_layers` is {self._number}"
+                f"the encoder has {depth} layers, and `freeze_layers` is {self._number}"
             )
-        possible = [n for n in range(layers + 1) if _is_possible(stages, n)]
+        possible = [n for n in range(depth + 1) if _is_possible(stages, n)]
         if self._number not in possible:
             raise ValueError(
                 f"with `freeze_layers`={self._number}, layers that are trained would share "

@@ -48,7 +48,7 @@ class LowRank(Wrapped):
 
     def check(self, config: EncoderConfig) -> None:
         self.inner.check(config)
-        with keras.StatelessScope(initialize_variables=False):
+        with layers.shapes_only():
             kernels = {d.path: d.kernel.shape for d in _dense(make_encoder(config))}
         if not kernels:
             raise ValueError(
@@ -109,7 +109,7 @@ class OnSharedBase:
         alpha: float,
     ):
         # Its variables never have values of their own, which would take memory.
-        with keras.StatelessScope(initialize_variables=False):
+        with layers.shapes_only():
             self._network = make()
             for dense in _dense(self._network.encoder):
                 a = own.get(f"{dense.path}/lora_kernel_a")

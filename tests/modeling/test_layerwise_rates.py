@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import re
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -69,7 +68,7 @@ def test_exponents_are_those_of_the_release():
 @pytest.mark.parametrize(("depth", "decay"), [(2, 0.8), (12, 0.8), (24, 0.9)])
 def test_shares_are_those_of_the_release(depth, decay):
     config = dataclasses.replace(CONFIG, num_hidden_layers=depth)
-    with keras.StatelessScope(initialize_variables=False):
+    with layers.shapes_only():
         found = layerwise_shares(make_encoder(config).stages, decay)
     expected = facts()["layer_lrs_for_rate_1"][f"layers_{depth}_decay_{decay}"]
     assert expected.pop("task_specific/") == 1.0

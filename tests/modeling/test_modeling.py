@@ -132,10 +132,25 @@ def test_parameter_counts_of_the_released_sizes(size):
         intermediate_size=4 * hidden_size,
         type_vocab_size=2,
     )
-    # In this scope variables have shapes and no memory.
-    with keras.StatelessScope(initialize_variables=False):
+    with layers.shapes_only():
         encoder = BertEncoder(config)
     assert sum(math.prod(v.shape) for v in encoder.weights) == parameters
+
+
+def test_what_has_only_a_shape_never_takes_memory():
+    made = []
+
+    def initializer(shape, dtype):
+        made.append(shape)
+        return np.zeros(shape, dtype)
+
+    with layers.shapes_only():
+        variable = keras.Variable(initializer, shape=(2, 3))
+    assert variable.shape == (2, 3)
+    with keras.StatelessScope():  # as in any symbolic call of Keras's
+        other = keras.Variable(initializer, shape=(4,))
+    assert made == [(4,)]
+    np.testing.assert_array_equal(other, np.zeros(4))
 
 
 # --- activations --------------------------------------------------------------------

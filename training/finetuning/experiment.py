@@ -9,10 +9,11 @@ import sys
 import numpy as np
 
 import options
-from training.backend import keras, tf
+from training.backend import tf
 from training.run import checks, distribution, loop, report
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
+from modeling import layers
 from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
 from modeling.objectives import low_rank
@@ -304,7 +305,7 @@ class Experiment:
     def adapter_note(self) -> adapters.Note:
         """What a training notes of the base of its adapters."""
         flags = self.flags
-        with keras.StatelessScope(initialize_variables=False):
+        with layers.shapes_only():
             scope = make_encoder(self.config).scope
         scope = [scope] if isinstance(scope, str) else list(scope)
         base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))

@@ -5,6 +5,7 @@ import functools
 from training.backend import keras
 from training.storage import checkpoint, checkpoint_contents
 from errors import UserError
+from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.t5.t5_decoder import TextToTextModel
 from modeling.objectives.sentence_pairs import PretrainingModel
@@ -54,7 +55,7 @@ def check(
 @functools.cache  # averaging asks for it again and again
 def network(config: EncoderConfig) -> keras.layers.Layer:
     """A network with the variables of a pre-trained model, of which only shapes exist."""
-    with keras.StatelessScope(initialize_variables=False):
+    with layers.shapes_only():
         if "decoder" in config.capabilities:
             return TextToTextModel(config)
         return PretrainingModel(config)

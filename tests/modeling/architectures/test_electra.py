@@ -3,11 +3,11 @@
 import dataclasses
 import json
 
-import keras
 import numpy as np
 import pytest
 
 import tests
+from modeling import layers
 from modeling.architectures.electra import ElectraConfig, ElectraEncoder
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
@@ -54,7 +54,7 @@ def released(size):
 
 def size_of(make):
     """The number of weights of a network, of which only the shapes are made."""
-    with keras.StatelessScope(initialize_variables=False):
+    with layers.shapes_only():
         return sum(np.prod(v.shape) for v in make().weights)
 
 

@@ -237,7 +237,7 @@ def _drawn(flags: Options, tokenizer, text, numbers) -> Text:
 def _rewritten(flags: Options, texts, filler, vocabulary) -> Iterator[list[str]]:
     """Yields the copies of each text; a word is asked for once, for all of them."""
     asked = [sorted({n for c in text.changes for n in c.words}) for text in texts]
-    found = filler.find(
+    pieces = filler.find(
         [
             augmentation.masked(
                 text.ids, text.words[number], vocabulary, flags.max_seq_length
@@ -246,7 +246,7 @@ def _rewritten(flags: Options, texts, filler, vocabulary) -> Iterator[list[str]]
             for number in numbers
         ]
     )
-    spelled = iter(np.array(vocabulary.texts, object)[found])
+    spelled = iter(np.array(vocabulary.texts, object)[pieces])
     for text, numbers in zip(texts, asked, strict=True):
         candidates = {number: next(spelled) for number in numbers}
         yield [

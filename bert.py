@@ -457,8 +457,8 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
         )
     os.makedirs(folder, exist_ok=True)
     beside[run_folder.CONFIG] = encoder.config.to_json_string().encode()
-    noted = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
-    beside[run_folder.TEXT] = noted.encode()
+    text_settings = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
+    beside[run_folder.TEXT] = text_settings.encode()
     for name, content in beside.items():
         with anywhere.replacing(os.path.join(folder, name)) as file:
             file.write(content)
@@ -581,16 +581,16 @@ def load_task(path: str) -> Task:
     _check_backend()
     if not sources.exists(path):
         raise UserError(f"{path}: no such folder")
-    _, noted = run_folder.text_settings(path)
+    _, settings = run_folder.text_settings(path)
     if predictor.has_export(path) or not run_folder.holds_weights(path):
         return Task(Predictor(path))
-    if noted.get("script") not in _SCRIPTS:
+    if settings.get("script") not in _SCRIPTS:
         raise UserError(
             f"{path}: contains checkpoints, but no export, and not of a run of "
             f"{', '.join(_SCRIPTS)}; run the command that trained them again, with "
             "--do_export"
         )
-    script = importlib.import_module(noted["script"].removesuffix(".py"))
+    script = importlib.import_module(settings["script"].removesuffix(".py"))
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
-        flags = flags_of_run(script.Options, path, noted)
+        flags = flags_of_run(script.Options, path, settings)
         return Task(finetune.served(script.make(flags), flags))

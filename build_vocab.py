@@ -243,8 +243,8 @@ def _lines(paths, chosen, counts):
     with progress.Progress(chosen.learner.activity, size, "MB", scale=1e6) as shown:
         if not FORMATS[reading.input_format].reads_slowly:
             for span in itertools.chain.from_iterable(pieces):
-                found = formats.read(span, reading, counts)
-                yield from (line for line in found if line is not None)
+                sentences = formats.read(span, reading, counts)
+                yield from (line for line in sentences if line is not None)
                 shown.advance(span.size)
             return
         sizes = collections.deque()  # of the pieces that are being read

@@ -294,12 +294,12 @@ def parse(options_class):
     define(options_class)
     _read_command_line(options_class)
     with _one_line_errors(options_class):
-        given = from_flags(options_class)
-        _check_output_dir(given)
+        parsed = from_flags(options_class)
+        _check_output_dir(parsed)
     if flags.FLAGS.only_check_args:
         print(f"{_program()}: the flags are valid")
         sys.exit(0)
-    return given
+    return parsed
 
 
 def run(main, options_class) -> None:
@@ -309,7 +309,7 @@ def run(main, options_class) -> None:
     one line on stderr and exit status 1 (2 for the command line itself); Ctrl-C exits with
     130. Any other exception is our bug and keeps its traceback.
     """
-    given = parse(options_class)
+    parsed = parse(options_class)
     # What has been loaded stays. Looking through all of TensorFlow for garbage, again and
     # again, takes a fourteenth of a short run.
     gc.freeze()
@@ -317,13 +317,13 @@ def run(main, options_class) -> None:
 
     def call(argv):
         with _one_line_errors(options_class):
-            sys.exit(main(given))
+            sys.exit(main(parsed))
 
     app.run(call, flags_parser=lambda argv: argv[:1])
 
 
-def _check_output_dir(given):
-    path = getattr(given, "output_dir", None)
+def _check_output_dir(parsed):
+    path = getattr(parsed, "output_dir", None)
     if path == "":
         raise UserError("--output_dir=: is empty; name a folder")
     if path and not _is_utf8(path):
@@ -409,6 +409,6 @@ def _program():
 
 def _fail(status, message):
     # One line, even if a name in the message contains a line feed.
-    message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], message)
+    message = _CONTROL.sub(lambda match: repr(match[0])[1:-1], message)
     print(f"{_program()}: {message}", file=sys.stderr)
     sys.exit(status)

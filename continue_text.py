@@ -107,10 +107,10 @@ def main(flags: Options) -> None:
                 file=sys.stderr,
             )
         more = min(flags.num_tokens, room)
-        found = continuer.extend(
+        continuations = continuer.extend(
             before, more, samples=flags.num_samples, seed=flags.seed
         )
-        for row in found.tolist():
+        for row in continuations.tolist():
             stop = next((i for i, id in enumerate(row) if id in ends), len(row))
             print(text + _added(vocabulary, ids, row[:stop]))
 

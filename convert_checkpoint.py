@@ -261,7 +261,7 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
     alone = flags.layout != "release" or flags.changes_model
-    found, config = networks.take(
+    weights, config = networks.take(
         prefixes[0],
         checkpoint_contents.averaged(tensors, prefixes),
         config,
@@ -270,7 +270,7 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
     )
     text = _text(prefixes[0], tokenizer)
     # A run reads the settings of text in task.json, if there is one.
-    return Model(found, config, tokenizer, files, task and text | task, text)
+    return Model(weights, config, tokenizer, files, task and text | task, text)
 
 
 def _task(prefix) -> dict:
@@ -300,13 +300,13 @@ def _check_tokenization(tokenizer, prefix, task):
     tokenizer.check_release(prefix)
     settings = tokenizer.settings
     hugging_face_tokenizers.check(prefix, settings, kind_of_tokenizer(tokenizer))
-    noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
+    noted_settings = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.
-        if name != "vocab_sha256" and noted.get(name, value) != value:
+        if name != "vocab_sha256" and noted_settings.get(name, value) != value:
             raise UserError(
                 f"{os.path.dirname(prefix)}: the model was trained on text split "
-                f"differently; pass --{name}={str(noted[name]).lower()}"
+                f"differently; pass --{name}={str(noted_settings[name]).lower()}"
             )
 
 
@@ -320,7 +320,7 @@ def _add_words(model: Model, flags: Options) -> None:
             "--add_words_file needs the --vocab_file of a WordPiece model, a vocab.txt"
         )
     free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]
-    rows, known = {}, 0  # row -> ids of the pieces whose mean it becomes
+    rows, num_known = {}, 0  # row -> ids of the pieces whose mean it becomes
     for number, line in enumerate(inputs.lines(flags.add_words_file), start=1):
         parts = tokenizer.splitter.words(line)
         if len(parts) > 1:
@@ -329,7 +329,7 @@ def _add_words(model: Model, flags: Options) -> None:
                 f"{' '.join(parts)}, so it would never be found; list single words"
             )
         if not parts or parts[0] in tokens:
-            known += len(parts)
+            num_known += len(parts)
             continue
         row = free.pop(0) if free else len(tokens)
         tokens[row : row + 1] = parts
@@ -349,10 +349,10 @@ def _add_words(model: Model, flags: Options) -> None:
     lines = "".join(f"{token}\n" for token in tokens)
     (name,) = model.vocabulary_files
     model.vocabulary_files = {name: lines.encode()}
-    for noted in (model.task, model.text):
-        noted.pop("vocab_sha256", None)  # it was the old one's
+    for settings in (model.task, model.text):
+        settings.pop("vocab_sha256", None)  # it was the old one's
     print(
-        f"{count(len(rows), 'word')} added, {known} already known; vocab_size is {size}"
+        f"{count(len(rows), 'word')} added, {num_known} already known; vocab_size is {size}"
     )
 
 
@@ -386,10 +386,10 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
     beside = dict(model.vocabulary_files)
     if flags.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
-        noted = {run_folder.TASK: model.task, run_folder.TEXT: model.text}
-        for name, said in noted.items():
-            if said:
-                beside[name] = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
+        notes = {run_folder.TASK: model.task, run_folder.TEXT: model.text}
+        for name, note in notes.items():
+            if note:
+                beside[name] = json.dumps(note, ensure_ascii=False, indent=2) + "\n"
     if flags.layout == "release":
         for name, content in beside.items():
             content = content.encode() if isinstance(content, str) else content
@@ -458,7 +458,7 @@ def _card(flags: Options, prefix: str, size: int) -> Callable[[Mapping], str]:
     name = os.path.basename(os.path.abspath(flags.output_dir))
     name = hub.parse(flags.push_to).name if flags.push_to else name
     facts = model_card.facts_of(checkpoint.folder_of(prefix), size)
-    return lambda said: model_card.text(name, said, facts)
+    return lambda config: model_card.text(name, config, facts)
 
 
 def _as_theirs(task):

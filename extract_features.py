@@ -250,10 +250,10 @@ def _check_paths(flags: Options):
     """Refuses now what would otherwise fail at the end."""
     read = [flags.init_checkpoint, flags.vocab_file, flags.bert_config_file]
     if flags.input_file != inputs.STANDARD_INPUT:
-        found = inputs.expand([flags.input_file])
-        if found != [flags.input_file]:
-            raise UserError(f"{flags.input_file}: matches {len(found)} files; name one")
-        read += found
+        paths = inputs.expand([flags.input_file])
+        if paths != [flags.input_file]:
+            raise UserError(f"{flags.input_file}: matches {len(paths)} files; name one")
+        read += paths
     path = flags.output_file
     if path != _STANDARD_OUTPUT:
         query.check_output(flags, read)

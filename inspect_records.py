@@ -62,42 +62,42 @@ def main(flags: Options) -> int:
         protected.refuse([flags.report_file], [*paths, vocab_file])
         sources.refuse_remote(flags.report_file)
         os.makedirs(os.path.dirname(flags.report_file) or ".", exist_ok=True)
-    found = inspect.Inspection(
+    inspection = inspect.Inspection(
         vocabulary,
         described,
         masked_lm_prob=flags.masked_lm_prob,
         max_records=flags.max_records,
         num_shown=flags.num_shown,
     )
-    found.read(paths)
-    if found.shown and found.inspector.instances.masks.are_drawn:
+    inspection.read(paths)
+    if inspection.shown and inspection.inspector.instances.masks.are_drawn:
         print(f"{words.LEGEND}\n")
-    for where, record in found.shown:
-        print(f"{words.text(where, record, found.inspector)}\n")
-    if found.statistics:
-        for name, value in found.statistics.lines():
+    for where, record in inspection.shown:
+        print(f"{words.text(where, record, inspection.inspector)}\n")
+    if inspection.statistics:
+        for name, value in inspection.statistics.lines():
             print(f"{name + ':':<16}{value}")
-    for line in found.advice():
+    for line in inspection.advice():
         print(line)
     if flags.max_records:
         print(f"Only the first {flags.max_records:,} records of each file were read.")
-    for line in found.violations.lines():
+    for line in inspection.violations.lines():
         print(line)
-    total = found.violations.total
+    total = inspection.violations.total
     print(
-        f"{found.num_records:,} records in {len(paths)} file(s): "
+        f"{inspection.num_records:,} records in {len(paths)} file(s): "
         + (f"{total:,} violation(s)" if total else "no problems found")
     )
     if flags.report_file:
-        inspection_page.write(flags.report_file, paths, found)
+        inspection_page.write(flags.report_file, paths, inspection)
         print(f"Report: {flags.report_file}")
     return int(total > 0)
 
 
 def _vocabulary_of(described) -> str:
     """Where the vocabulary of records is; they are compared with it later."""
-    found = (description.vocab_file for description in described.values())
-    if path := next(filter(None, found), None):
+    vocabularies = (description.vocab_file for description in described.values())
+    if path := next(filter(None, vocabularies), None):
         return path
     raise UserError(
         "--vocab_file is required: there is no description of these records, or the "

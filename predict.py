@@ -265,8 +265,8 @@ class Table:
                 ) from error
 
     def _check_columns(self, row):
-        known = self.request(row)
-        if missing := [name for name in self.predictor.parts if name not in known]:
+        request = self.request(row)
+        if missing := [name for name in self.predictor.parts if name not in request]:
             raise UserError(
                 f"{self.name}:1: no column {missing[0]!r} among "
                 f"{tables.listed(row, self.form)}; the first "

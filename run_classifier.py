@@ -380,8 +380,8 @@ class Classifier(ServedTask):
         )
         if any(self._fits.values()) and not self.flags.do_eval:
             folder = self.flags.output_dir
-            known = calibration.recalled(folder, self.labels.names, **self._fits)
-            self.labels.calibration = known
+            recalled = calibration.recalled(folder, self.labels.names, **self._fits)
+            self.labels.calibration = recalled
 
     def _check_windows_of(self, state):
         if self.flags.distill_from:

@@ -265,13 +265,13 @@ class Tagger(ServedTask):
                 self._restore_labels(state.get("labels"))
             return
         flags, learned = self.flags, state["tag_scheme"]
-        mine = self.settings()
+        settings = self.settings()
         if flags.entity_types:
-            mine["entity_types"] = flags.entity_types
+            settings["entity_types"] = flags.entity_types
         is_plain = learned == plain_tags.NAME
         if self.scheme and is_plain != isinstance(self.scheme, PlainTags):
-            mine["tag_scheme"] = flags.tag_scheme
-        for name, value in mine.items():
+            settings["tag_scheme"] = flags.tag_scheme
+        for name, value in settings.items():
             if value != state.get(name, [] if name == "entity_types" else value):
                 value, trained = (
                     ",".join(x) if isinstance(x, list) else "none" if x is None else x
@@ -394,8 +394,8 @@ class Tagger(ServedTask):
     def answers(self, predictions):
         logits = self._logits(predictions)
         return [
-            self.scheme.answer(_sent(example.words), mine)
-            for example, mine in zip(predictions.examples, logits, strict=True)
+            self.scheme.answer(_sent(example.words), of_words)
+            for example, of_words in zip(predictions.examples, logits, strict=True)
         ]
 
     def write_predictions(self, predictions, directory):

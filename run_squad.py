@@ -319,8 +319,8 @@ class Squad(ServedTask):
         documents = [self.document(example.context) for example in predictions.examples]
         rows = documents, predictions.example_numbers, predictions.notes
         if self.head:
-            found = answer_spans.TopSpans.of(predictions.outputs)
-            return answer_spans.best_of_top_spans(*rows, found, **self._search())
+            spans = answer_spans.TopSpans.of(predictions.outputs)
+            return answer_spans.best_of_top_spans(*rows, spans, **self._search())
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
         sizes = [window.size for window in predictions.notes]
@@ -346,14 +346,14 @@ class Squad(ServedTask):
         )
         return self._evaluate(predictions.examples, self._answers(predictions))
 
-    def _evaluate(self, examples, found):
+    def _evaluate(self, examples, answers):
         null = {}
         if self.version_2:
-            null["texts"] = [a.best.text if a.best else "" for a in found]
-            null["null_odds"] = [a.null_odds for a in found]
+            null["texts"] = [a.best.text if a.best else "" for a in answers]
+            null["null_odds"] = [a.null_odds for a in answers]
         return squad_metrics.evaluate(
             [example.references for example in examples],
-            [self._chosen(answer).text for answer in found],
+            [self._chosen(answer).text for answer in answers],
             version_2=self.version_2,
             by=self.answer_score,
             **null,
@@ -395,8 +395,8 @@ class Squad(ServedTask):
         )
 
     def write_predictions(self, predictions, directory):
-        found = self._answers(predictions)
-        by_id = dict(zip((e.id for e in predictions.examples), found, strict=True))
+        answers = self._answers(predictions)
+        by_id = dict(zip((e.id for e in predictions.examples), answers, strict=True))
         contents = {
             "predictions.json": {id: self._chosen(a).text for id, a in by_id.items()},
             "nbest_predictions.json": {
@@ -407,7 +407,7 @@ class Squad(ServedTask):
             odds = {id: answer.null_odds for id, answer in by_id.items()}
             contents["null_odds.json"] = odds
         if self.version_2 and any(e.answers for e in predictions.examples):
-            values = self._evaluate(predictions.examples, found)
+            values = self._evaluate(predictions.examples, answers)
             contents["null_threshold.json"] = {
                 "null_score_diff_threshold": values[f"{self.metric}_thresh"],
                 **{k: v for k, v in values.items() if k.startswith("best_")},
@@ -460,9 +460,9 @@ class Squad(ServedTask):
         search = self._search()
         search["null_threshold"] = self.flags.null_score_diff_threshold
         if self.head:
-            found = answer_spans.TopSpans.of(outputs)
+            spans = answer_spans.TopSpans.of(outputs)
             return answer_spans_graph.best_of_top_spans(
-                documents, windows, found, **search
+                documents, windows, spans, **search
             )
         logits = (outputs[f"{side}_logits"] for side in ("start", "end"))
         return answer_spans_graph.best_answers(documents, windows, *logits, **search)

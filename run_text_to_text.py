@@ -175,10 +175,10 @@ class Glue(TextTask):
         return _not_empty(examples, path)
 
     def _label(self, value, where):
-        known = self.labels.names
-        if known and value.strip() not in known:
+        names = self.labels.names
+        if names and value.strip() not in names:
             raise UserError(
-                f"{where}: label {value!r:.40} is not one of {', '.join(known)}; check "
+                f"{where}: label {value!r:.40} is not one of {', '.join(names)}; check "
                 "--task_name and --data_dir"
             )
         return self.labels.read(value, where)
@@ -288,11 +288,11 @@ class Squad(TextTask):
         return 1.0 - float(self._scores(example, text)[1][0])
 
     def files(self, predictions, texts):
-        found = {
+        answers = {
             example.index: self._answer(example, text)
             for example, text in zip(predictions.examples, texts, strict=True)
         }
-        content = json.dumps(found, indent=4) + "\n"
+        content = json.dumps(answers, indent=4) + "\n"
         return super().files(predictions, texts) | {"predictions.json": content}
 
 

@@ -318,8 +318,8 @@ def _ended(process: subprocess.Popen) -> tuple[int, int]:
         except subprocess.TimeoutExpired:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{process.pid}/status") as file:
-                    found = re.search(r"^VmHWM:\s*(\d+) kB$", file.read(), re.M)
-                    peak = int(found[1]) * 1024 if found else peak
+                    match = re.search(r"^VmHWM:\s*(\d+) kB$", file.read(), re.M)
+                    peak = int(match[1]) * 1024 if match else peak
 
 
 def _costs(output: str, peak_memory: int) -> dict[str, float]:

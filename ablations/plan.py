@@ -338,9 +338,10 @@ class Planner:
         try:
             return config_from_dict({k: v for k, v in keys.items() if v is not None})
         except ValueError as error:
-            said = ", ".join(f"{name}={value}" for name, value in changes.items())
+            listed = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise UserError(
-                f"the table's variant with {said}: {error}; use another --bert_config_file"
+                f"the table's variant with {listed}: {error}; use another "
+                "--bert_config_file"
             ) from error
 
     def _fine_tuning(

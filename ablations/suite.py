@@ -148,7 +148,7 @@ def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str
             flag = f"--tasks={item}: " if item in items else ""
             problems.append(str(error).removeprefix(flag))
             continue
-        title = {known.lower(): known for known in (*_GLUE_FOLDERS, "WNLI")}.get(
+        title = {name.lower(): name for name in (*_GLUE_FOLDERS, "WNLI")}.get(
             name.lower(), task.title
         )
         if title in tasks:
@@ -249,14 +249,14 @@ def _of_model(flags: SuiteFlags, model, start, tasks, diagnostic) -> Iterator[Ce
         yield _cell(flags, cell_name(model, "AX"), task, words, needs=needs)
 
 
-def _cell(flags: SuiteFlags, name, task, given, **attributes) -> Cell:
+def _cell(flags: SuiteFlags, name, task, task_flags, **attributes) -> Cell:
     passed = _FLAGS[task.script]
-    given = {
-        **given,
+    task_flags = {
+        **task_flags,
         "output_dir": output_of(name),
         "keep_checkpoint_max": 1,
     }
-    words = [*options.words(**given), *split_flags(passed, getattr(flags, passed))]
+    words = [*options.words(**task_flags), *split_flags(passed, getattr(flags, passed))]
     kind = f"{task.script} {name.partition('/')[2]}"
     return Cell(name, task.script, tuple(words), kind, passed=(passed,), **attributes)
 

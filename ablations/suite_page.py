@@ -153,14 +153,14 @@ class Results:
 
     def _tables(self):
         """The paper's tables of which there is a task, and one of all other tasks."""
-        known = {column.task for table in TABLES for column in table.columns}
+        shown = {column.task for table in TABLES for column in table.columns}
         for table in TABLES:
             if any(column.task in self._plan.tasks for column in table.columns):
                 yield table
         others = tuple(
             Column(title, title, task.metric, task.factor)
             for title, task in self._plan.tasks.items()
-            if title not in known
+            if title not in shown
         )
         if others:
             yield Table("Other tasks", "not in the paper", others, {})

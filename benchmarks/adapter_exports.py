@@ -54,12 +54,12 @@ def _write_base(folder: str) -> None:
     checkpoint.write_bundle(os.path.join(folder, "model.ckpt"), weights)
 
 
-def _run(given: Options, number: int, **flags) -> None:
+def _run(settings: Options, number: int, **flags) -> None:
     """The training of a run, or its export: see run_classifier.py."""
     table = f"{number + 2}.tsv"
-    flags |= {"task_name": "custom", "data_dir": given.folder, "train_file": table}
-    flags |= {"output_dir": os.path.join(given.folder, f"run{number}")}
-    flags |= {"init_checkpoint": os.path.join(given.folder, "model.ckpt")}
+    flags |= {"task_name": "custom", "data_dir": settings.folder, "train_file": table}
+    flags |= {"output_dir": os.path.join(settings.folder, f"run{number}")}
+    flags |= {"init_checkpoint": os.path.join(settings.folder, "model.ckpt")}
     flags |= {"num_train_epochs": 0.8}
     line = [sys.executable, os.path.join(_ROOT, "run_classifier.py")]
     subprocess.run([*line, *options.words(**flags)], check=True)
@@ -73,10 +73,10 @@ def _size(folder: str) -> int:
     )
 
 
-def _measure(given: Options) -> None:
+def _measure(flags: Options) -> None:
     """Prints the resident memory, now and at most, and milliseconds of a text."""
     loaded, served = {}, []
-    for place in given.measure.split(","):
+    for place in flags.measure.split(","):
         folder, _, name = place.partition(":")
         if not name:
             served.append(Predictor(folder))
@@ -85,21 +85,21 @@ def _measure(given: Options) -> None:
             loaded[folder] = Predictor(folder)
         served.append(loaded[folder].named([name]))
     times = []
-    for _ in range(given.repeats):
+    for _ in range(flags.repeats):
         for each in served:
             begun = time.perf_counter()
             each.predict([{"text": _TEXT}])
             times.append(1e3 * (time.perf_counter() - begun))
     with open("/proc/self/status") as file:
-        known = dict(line.split(":", 1) for line in file)
-    memory = [int(known[key].split()[0]) / 1e6 for key in ("VmRSS", "VmHWM")]
+        status = dict(line.split(":", 1) for line in file)
+    memory = [int(status[key].split()[0]) / 1e6 for key in ("VmRSS", "VmHWM")]
     print(json.dumps([*memory, statistics.median(times)]))
 
 
-def _show(given: Options, title: str, size: int, places: list[str]) -> None:
+def _show(flags: Options, title: str, size: int, places: list[str]) -> None:
     line = [sys.executable, "-m", "benchmarks.adapter_exports"]
-    line += [f"--folder={given.folder}", f"--measure={','.join(places)}"]
-    line += [f"--repeats={given.repeats}"]
+    line += [f"--folder={flags.folder}", f"--measure={','.join(places)}"]
+    line += [f"--repeats={flags.repeats}"]
     done = subprocess.run(line, cwd=_ROOT, check=True, capture_output=True, text=True)
     resident, peak, latency = json.loads(done.stdout.splitlines()[-1])
     print(
@@ -109,30 +109,30 @@ def _show(given: Options, title: str, size: int, places: list[str]) -> None:
     )
 
 
-def main(given: Options) -> None:
-    if given.measure:
-        _measure(given)
+def main(flags: Options) -> None:
+    if flags.measure:
+        _measure(flags)
         return
-    counts = [int(count) for count in given.counts.split(",")]
-    if not os.path.exists(os.path.join(given.folder, "model.ckpt.index")):
-        _write_base(given.folder)
-    runs = [os.path.join(given.folder, f"run{n}") for n in range(max(counts))]
+    counts = [int(count) for count in flags.counts.split(",")]
+    if not os.path.exists(os.path.join(flags.folder, "model.ckpt.index")):
+        _write_base(flags.folder)
+    runs = [os.path.join(flags.folder, f"run{n}") for n in range(max(counts))]
     for number, run in enumerate(runs):
         if not os.path.exists(os.path.join(run, "run.json")):
-            _run(given, number, do_train=True, lora_rank=given.lora_rank)
-    _run(given, 0, do_export=True)
+            _run(flags, number, do_train=True, lora_rank=flags.lora_rank)
+    _run(flags, 0, do_export=True)
     size = _size(os.path.join(runs[0], "export"))
     print(
         "| adapters | on disk | memory | peak | one text |", "|---" * 5 + "|", sep="\n"
     )
     for count in counts:
         # The others' would be of the same size.
-        _show(given, f"{count}, merged exports", count * size, runs[:1] * count)
+        _show(flags, f"{count}, merged exports", count * size, runs[:1] * count)
     for count in counts[1:]:
-        _run(given, 0, do_export=True, export_adapters=runs[1:count])
+        _run(flags, 0, do_export=True, export_adapters=runs[1:count])
         size = _size(os.path.join(runs[0], "export"))
         places = [f"{runs[0]}:run{number}" for number in range(count)]
-        _show(given, f"{count}, one export", size, places)
+        _show(flags, f"{count}, one export", size, places)
 
 
 if __name__ == "__main__":

@@ -79,18 +79,18 @@ def trained(settings: Settings) -> list:
     described = descriptions.find(paths)
     flags = described[paths[0]].flags if described else {}
     schema = settings.make().schema()
-    found = reading.Records(
+    records = reading.Records(
         shards.survey(paths, described),
         schema,
         rows_per_batch=flags.get("rows_per_batch", 0),
     )
-    steps = 3 * found.total // 2 // _BATCH
+    steps = 3 * records.total // 2 // _BATCH
     batches = [
-        *found.training(_BATCH, seed=1).take(steps).as_numpy_iterator(),
-        *found.evaluation(_BATCH, max_batches=1000).as_numpy_iterator(),
+        *records.training(_BATCH, seed=1).take(steps).as_numpy_iterator(),
+        *records.evaluation(_BATCH, max_batches=1000).as_numpy_iterator(),
     ]
     content = [{n: x.tolist() for n, x in batch.items()} for batch in batches]
-    return [found.total, content, _described(described)]
+    return [records.total, content, _described(described)]
 
 
 def inspected(settings: Settings) -> list:
@@ -98,11 +98,15 @@ def inspected(settings: Settings) -> list:
     paths = list(settings.output_files)
     vocabulary = load_vocabulary(settings.vocab_file)
     described = inspect.find_descriptions(paths)
-    found = inspect.Inspection(vocabulary, described)
-    found.read(paths)
-    if lines := found.violations.lines():
+    inspection = inspect.Inspection(vocabulary, described)
+    inspection.read(paths)
+    if lines := inspection.violations.lines():
         raise UserError(lines[0])
-    return [found.num_records, found.statistics.lines(), _described(described)]
+    return [
+        inspection.num_records,
+        inspection.statistics.lines(),
+        _described(described),
+    ]
 
 
 def _described(described):
@@ -138,15 +142,15 @@ def flipped(path: pathlib.Path, every: int, readers, source) -> collections.Coun
         path.write_bytes(damaged)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         for read, wanted in zip(readers, expected, strict=True):
-            found = outcome(read, source, wanted)
-            counts[found] += 1
-            if found in (OTHER, TRACEBACK):
-                print(f"  {path.name}, byte {place}, {read.__name__}: {found}")
+            result = outcome(read, source, wanted)
+            counts[result] += 1
+            if result in (OTHER, TRACEBACK):
+                print(f"  {path.name}, byte {place}, {read.__name__}: {result}")
     path.write_bytes(content)
     return counts
 
 
-def main(given: Options) -> int:
+def main(flags: Options) -> int:
     total = collections.Counter()
 
     def look(what, path, every, readers, source):
@@ -154,7 +158,7 @@ def main(given: Options) -> int:
         total.update(counts)
         print(f"{what}: {path.stat().st_size:,} bytes, {dict(counts)}", flush=True)
 
-    for kind in given.kinds:
+    for kind in flags.kinds:
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
             if kind == "checkpoint":
@@ -163,7 +167,7 @@ def main(given: Options) -> int:
                 tensors = {f"layer_{n}/kernel": kernel + n for n in range(40)}
                 checkpoint.write_bundle(prefix, tensors)
                 for path in sorted(folder.iterdir()):
-                    look(path.name, path, given.every // 100, [restored], prefix)
+                    look(path.name, path, flags.every // 100, [restored], prefix)
                 continue
             for masking, packed in itertools.product(MASKS, (False, True)):
                 what = f"{kind}, {masking}{', packed' * packed}"
@@ -177,10 +181,10 @@ def main(given: Options) -> int:
                     print(f"{what}: {error}")
                     continue
                 readers = [trained, inspected]
-                look(what, place / "out.tfrecord", given.every, readers, settings)
+                look(what, place / "out.tfrecord", flags.every, readers, settings)
                 # A description is short, and any of its characters may be a number.
                 path = pathlib.Path(settings.description_file)
-                look(path.name, path, given.every // 20, readers, settings)
+                look(path.name, path, flags.every // 20, readers, settings)
     print(dict(total))
     return int(bool(total[OTHER] or total[TRACEBACK]))
 

@@ -29,18 +29,18 @@ class Options(options.Group):
     rounds: int = options.field(3, help="Runs of each kind, each with its own seed.")
 
 
-def measure(given: Options, length_buckets: bool, seed: int) -> tuple[float, dict]:
+def measure(flags: Options, length_buckets: bool, seed: int) -> tuple[float, dict]:
     """Training examples per second of one run, and its results."""
     with tempfile.TemporaryDirectory() as directory:
         run_classifier.main(
             run_classifier.Options(
-                task_name=given.task_name,
-                data_dir=given.data_dir,
-                vocab_file=given.vocab_file,
-                bert_config_file=given.bert_config_file,
-                init_checkpoint=given.init_checkpoint,
-                max_seq_length=given.max_seq_length,
-                num_train_epochs=[given.num_train_epochs],
+                task_name=flags.task_name,
+                data_dir=flags.data_dir,
+                vocab_file=flags.vocab_file,
+                bert_config_file=flags.bert_config_file,
+                init_checkpoint=flags.init_checkpoint,
+                max_seq_length=flags.max_seq_length,
+                num_train_epochs=[flags.num_train_epochs],
                 output_dir=directory,
                 do_train=True,
                 do_eval=True,
@@ -57,16 +57,16 @@ def measure(given: Options, length_buckets: bool, seed: int) -> tuple[float, dic
     return len(speeds) / sum(1 / speed for speed in speeds), results
 
 
-def main(given: Options) -> None:
-    found = {True: [], False: []}
-    for seed in range(given.rounds):
-        for length_buckets in found:
-            found[length_buckets].append(measure(given, length_buckets, seed))
-    pairs = zip(found[True], found[False], strict=True)
+def main(flags: Options) -> None:
+    runs_of = {True: [], False: []}
+    for seed in range(flags.rounds):
+        for length_buckets in runs_of:
+            runs_of[length_buckets].append(measure(flags, length_buckets, seed))
+    pairs = zip(runs_of[True], runs_of[False], strict=True)
     ratios = [with_[0] / without[0] for with_, without in pairs]
-    for length_buckets, runs in found.items():
+    for length_buckets, runs in runs_of.items():
         speed = statistics.median(speed for speed, _ in runs)
-        name = "buckets" if length_buckets else f"padded to {given.max_seq_length}"
+        name = "buckets" if length_buckets else f"padded to {flags.max_seq_length}"
         print(f"{name}: {speed:.1f} examples/s")
         for key in sorted(runs[0][1]):
             values = [results[key] for _, results in runs]

@@ -42,55 +42,55 @@ class Options(options.Group):
     seeds: list[int] = options.field([1, 2, 3], help="One run of each per seed.")
 
 
-def by_script(given: Options, folder: pathlib.Path, seed: int) -> dict[str, float]:
+def by_script(flags: Options, folder: pathlib.Path, seed: int) -> dict[str, float]:
     """Scores of run_classifier.py on the dev set, in percent."""
     with tempfile.TemporaryDirectory() as output_dir:
         run_classifier.main(
             run_classifier.Options(
-                task_name=given.set,
+                task_name=flags.set,
                 data_dir=str(folder),
-                init_checkpoint=given.model_dir,
+                init_checkpoint=flags.model_dir,
                 output_dir=output_dir,
                 do_train=True,
                 do_eval=True,
-                max_seq_length=given.max_seq_length,
-                train_batch_size=[given.train_batch_size],
-                learning_rate=[given.learning_rate],
-                num_train_epochs=[float(given.num_train_epochs)],
+                max_seq_length=flags.max_seq_length,
+                train_batch_size=[flags.train_batch_size],
+                learning_rate=[flags.learning_rate],
+                num_train_epochs=[float(flags.num_train_epochs)],
                 seed=seed,
             )
         )
         results = read_json(str(pathlib.Path(output_dir, "eval_results.json")))
-    return quality.SETS[given.set].of_ours(results)
+    return quality.SETS[flags.set].of_ours(results)
 
 
 def by_fit(
-    given: Options, folder: pathlib.Path, seed: int, length_buckets: bool = False
+    flags: Options, folder: pathlib.Path, seed: int, length_buckets: bool = False
 ) -> dict[str, float]:
     """Scores of the same by `fit`, in percent."""
-    kind = quality.SETS[given.set]
+    kind = quality.SETS[flags.set]
     keras.utils.set_random_seed(seed)
-    encoder = bert.load(given.model_dir)
+    encoder = bert.load(flags.model_dir)
     settings = {
-        "batch_size": given.train_batch_size,
-        "max_seq_length": given.max_seq_length,
+        "batch_size": flags.train_batch_size,
+        "max_seq_length": flags.max_seq_length,
     }
     texts, labels = _read(folder / "train.jsonl")
     data = bert.dataset(
         texts, labels, encoder, seed=seed, length_buckets=length_buckets, **settings
     )
-    num_train_steps = given.num_train_epochs * len(data)
+    num_train_steps = flags.num_train_epochs * len(data)
 
-    inputs = encoder.inputs(None if length_buckets else given.max_seq_length)
+    inputs = encoder.inputs(None if length_buckets else flags.max_seq_length)
     vector = keras.layers.Dropout(0.1)(encoder(inputs)["pooled_output"])
     model = keras.Model(inputs, keras.layers.Dense(len(kind.labels))(vector))
     model.compile(
         optimizer=bert.optimizer(
-            given.learning_rate, num_train_steps, num_warmup_steps=num_train_steps // 10
+            flags.learning_rate, num_train_steps, num_warmup_steps=num_train_steps // 10
         ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    model.fit(data, epochs=given.num_train_epochs, verbose=2)
+    model.fit(data, epochs=flags.num_train_epochs, verbose=2)
 
     texts, labels = _read(folder / "dev.jsonl")
     logits = model.predict(bert.dataset(texts, None, encoder, **settings), verbose=0)
@@ -109,7 +109,7 @@ def _read(path: pathlib.Path) -> tuple[list, list[int]]:
     return texts, [row["label"] for row in rows]
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     """Prints a row for each way: mean, deviation, and the score of each seed."""
     ways = {
         "run_classifier.py": by_script,
@@ -120,12 +120,12 @@ def main(given: Options) -> None:
     seconds = {name: [] for name in ways}
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
-        for split, limit in (("train", given.num_examples), ("dev", 0)):
-            quality.SETS[given.set].prepare(folder, split, given, limit)
-        for seed in given.seeds:
+        for split, limit in (("train", flags.num_examples), ("dev", 0)):
+            quality.SETS[flags.set].prepare(folder, split, flags, limit)
+        for seed in flags.seeds:
             for name, way in ways.items():
                 began = time.perf_counter()
-                scores[name].append(way(given, folder, seed))
+                scores[name].append(way(flags, folder, seed))
                 seconds[name].append(time.perf_counter() - began)
                 print(f"seed {seed}, {name}: {scores[name][-1]}", flush=True)
     for name, runs in scores.items():

@@ -197,21 +197,21 @@ class Command:
         after = contents(self._folder)
         changed = [p for p, was in self._before.items() if after.get(p) != was]
         path = self._folder.parent / "stderr"
-        said = path.read_text(errors="replace") if path.exists() else ""
-        lines = [line for line in said.split("\n") if not _SAID.match(line)]
+        log = path.read_text(errors="replace") if path.exists() else ""
+        lines = [line for line in log.split("\n") if not _SAID.match(line)]
         code = self.process.exitcode
         kind = "0" if code == 0 else "one line" if code in (1, 2) else "crash"
         if code == 1 and not lines and self.case["script"] == "inspect_records":
             kind = "problems"  # which it printed
         elif kind == "one line" and len(lines) != 1:
-            kind = "traceback" if "Traceback" in said else "lines"
+            kind = "traceback" if "Traceback" in log else "lines"
         kind = "hang" if late else "changed files" if changed else kind
         self._place.cleanup()
         return self.case | {
             "kind": kind,
             "exit": code,
             "changed": changed,
-            "said": said[-3000:],
+            "log": log[-3000:],
             "seconds": round(_SECONDS + time.monotonic() - self.end, 1),
         }
 
@@ -306,7 +306,7 @@ def _report(path, outcome, how):
         with open(path, "a") as file:
             file.write(json.dumps(outcome | {"how": how}) + "\n")
     if outcome["kind"] not in ("0", "one line", "problems"):
-        last = outcome["said"].strip().rpartition("\n")[2]
+        last = outcome["log"].strip().rpartition("\n")[2]
         print(
             f"{how}: {outcome['script']} --{outcome['flag']}={outcome['value']!r}: "
             f"{outcome['kind']} ({outcome['exit']}) {outcome['changed']} {last}",

@@ -264,8 +264,8 @@ def run(
         expected = {0, -signal.SIGKILL} | ({1} if was_killed else set())
         if not expected.issuperset(statuses):
             log.seek(0)
-            said = log.read()[-2000:]
-            raise RuntimeError(f"{' '.join(command)}: ended with {statuses}:\n{said}")
+            output = log.read()[-2000:]
+            raise RuntimeError(f"{' '.join(command)}: ended with {statuses}:\n{output}")
     return not was_killed
 
 
@@ -353,7 +353,7 @@ def digests(folder: pathlib.Path) -> dict[str, str]:
     Omits TensorBoard's events, which contain times, and hidden files, which are the
     program's notes to itself.
     """
-    found = {}
+    checksums = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_dir() or path.name.startswith(".") or "tfevents" in path.name:
@@ -363,8 +363,8 @@ def digests(folder: pathlib.Path) -> dict[str, str]:
             rows = [json.loads(line) for line in content.splitlines()]
             rows = [{k: v for k, v in row.items() if k != _SPEED} for row in rows]
             content = json.dumps(rows).encode()
-        found[name] = hashlib.sha256(content).hexdigest()
-    return found
+        checksums[name] = hashlib.sha256(content).hexdigest()
+    return checksums
 
 
 def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
@@ -389,16 +389,16 @@ def drifted(folder: pathlib.Path, other: pathlib.Path) -> list[str]:
     ]
 
 
-def main(given: Options) -> None:
-    rng = random.Random(given.seed)
+def main(flags: Options) -> None:
+    rng = random.Random(flags.seed)
     with tempfile.TemporaryDirectory() as temporary:
         inputs = pathlib.Path(temporary, "inputs")
         inputs.mkdir()
-        write_inputs(inputs, given.size)
-        jobs = commands(inputs, given.size)
+        write_inputs(inputs, flags.size)
+        jobs = commands(inputs, flags.size)
         for job in ("generation", "dynamic"):
             run(jobs[job], inputs / job)
-        for job in given.jobs:
+        for job in flags.jobs:
             hosts = HOSTS.get(job, (1,))
             began = time.monotonic()
             straight = pathlib.Path(temporary, job)
@@ -407,9 +407,9 @@ def main(given: Options) -> None:
             duration = time.monotonic() - began
             kills = runs = 0
             wrong = []
-            while kills < given.kills:
+            while kills < flags.kills:
                 folder = pathlib.Path(temporary, f"{job}-{runs}")
-                most = given.kills - kills
+                most = flags.kills - kills
                 moments = [random_moment(rng, duration, hosts) for _ in range(most)]
                 kills += killed(jobs[job], folder, moments, hosts[0])
                 runs += 1

@@ -180,8 +180,8 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
     output = folder / "output"
     names = [str(p.relative_to(output)) for p in output.rglob("*") if p.is_file()]
     hidden = {name: "" for name in names if pathlib.Path(name).name[0] == "."}
-    found = kills.digests(output) | hidden
-    return {n: "" if _VARYING.fullmatch(n) else v for n, v in found.items()}
+    checksums = kills.digests(output) | hidden
+    return {n: "" if _VARYING.fullmatch(n) else v for n, v in checksums.items()}
 
 
 def begin(killer: Killer, straight: pathlib.Path, begun: pathlib.Path) -> None:
@@ -190,24 +190,24 @@ def begin(killer: Killer, straight: pathlib.Path, begun: pathlib.Path) -> None:
         (folder / "output").mkdir(parents=True)
         for name in _OTHERS_FILES:
             (folder / "output" / name).write_text("a user's\n")
-    found = [re.search(r"\bmodel\.ckpt-(\d+)", call) for call in killer.run(straight)]
-    steps = [int(step[1]) if step else 0 for step in found]
+    matches = [re.search(r"\bmodel\.ckpt-(\d+)", call) for call in killer.run(straight)]
+    steps = [int(step[1]) if step else 0 for step in matches]
     killer.run(begun, at=steps.index(max(steps)) + 1)
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         top = pathlib.Path(temporary)
         library, inputs = compile_library(top), top / "inputs"
         inputs.mkdir()
         kills.write_inputs(inputs, _SIZE)
-        if "pretraining" in given.jobs:
+        if "pretraining" in flags.jobs:
             kills.run(kills.commands(inputs)["generation"], inputs / "generation")
-        for job in given.jobs:
+        for job in flags.jobs:
             killer = Killer(commands(inputs)[job], library)
             folders = top / job
             folders.mkdir()
-            kill_at_each(job, killer, folders, given.every)
+            kill_at_each(job, killer, folders, flags.every)
 
 
 def kill_at_each(

@@ -71,10 +71,10 @@ def exact_answers(chosen: Options, tokenizer: Tokenizer) -> float:
     exact = []
     for _, example in squad.read(chosen.squad_file):
         text = document(example.context)
-        found = squad.first_answer(text, tokenizer, example)
+        place = squad.first_answer(text, tokenizer, example)
         exact.append(
-            found is not None
-            and text.text[text.starts[found[0]] : text.ends[found[1]]]
+            place is not None
+            and text.text[text.starts[place[0]] : text.ends[place[1]]]
             in example.references
         )
     return 100 * statistics.mean(exact)

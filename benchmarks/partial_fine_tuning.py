@@ -38,19 +38,19 @@ class Options(options.Group):
     rounds: int = options.field(3, help="Runs of each kind, each with its own seed.")
 
 
-def _flags(given: Options, kind: str) -> dict:
-    layers = read_json(os.path.join(given.init_checkpoint, "bert_config.json"))
+def _flags(flags: Options, kind: str) -> dict:
+    layers = read_json(os.path.join(flags.init_checkpoint, "bert_config.json"))
     return {
         "full": {},
         "upper half": {"freeze_layers": layers["num_hidden_layers"] // 2},
         "LoRA": {
-            "lora_rank": given.lora_rank,
-            "learning_rate": given.lora_learning_rate,
+            "lora_rank": flags.lora_rank,
+            "learning_rate": flags.lora_learning_rate,
         },
     }[kind]
 
 
-def measure(given: Options, kind: str, seed: int) -> dict[str, float]:
+def measure(settings: Options, kind: str, seed: int) -> dict[str, float]:
     """The figures of one run.
 
     Raises:
@@ -59,10 +59,10 @@ def measure(given: Options, kind: str, seed: int) -> dict[str, float]:
     names = ("task_name", "data_dir", "init_checkpoint", "max_seq_length")
     names += ("train_batch_size", "num_train_epochs", "learning_rate")
     with tempfile.TemporaryDirectory() as directory:
-        flags = {name: getattr(given, name) for name in names}
+        flags = {name: getattr(settings, name) for name in names}
         flags |= {"do_train": True, "do_eval": True, "output_dir": directory}
         flags |= {"seed": seed, "log_every_steps": 4, "eval_batch_size": 32}
-        flags |= {"length_buckets": False, **_flags(given, kind)}
+        flags |= {"length_buckets": False, **_flags(settings, kind)}
         line = [sys.executable, os.path.join(_ROOT, "run_classifier.py")]
         process = os.spawnv(os.P_NOWAIT, line[0], [*line, *options.words(**flags)])
         _, status, usage = os.wait4(process, 0)
@@ -80,22 +80,22 @@ def measure(given: Options, kind: str, seed: int) -> dict[str, float]:
     # The first interval includes the tracing of the step.
     return {
         "peak memory, GB": usage.ru_maxrss / 1e6,
-        "update, ms": 1e3 * given.train_batch_size / statistics.median(speeds[1:]),
+        "update, ms": 1e3 * settings.train_batch_size / statistics.median(speeds[1:]),
         # Hardly depends on what else the machine does.
         "processor time, s": usage.ru_utime + usage.ru_stime,
         "checkpoint, MB": max(stored) / 1e6,
-        given.metric: results[given.metric],
+        settings.metric: results[settings.metric],
     }
 
 
-def main(given: Options) -> None:
-    found = {kind: [] for kind in _KINDS}
-    for seed in range(given.rounds):
-        for kind, runs in found.items():
-            runs.append(measure(given, kind, seed))
-    columns = list(found[_KINDS[0]][0])
+def main(flags: Options) -> None:
+    runs_of = {kind: [] for kind in _KINDS}
+    for seed in range(flags.rounds):
+        for kind, runs in runs_of.items():
+            runs.append(measure(flags, kind, seed))
+    columns = list(runs_of[_KINDS[0]][0])
     print(f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|", sep="\n")
-    for kind, runs in found.items():
+    for kind, runs in runs_of.items():
         cells = []
         for name in columns:
             values = [run[name] for run in runs]

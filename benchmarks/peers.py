@@ -69,10 +69,10 @@ class Options(options.Group):
 
     def __post_init__(self):
         super().__post_init__()
-        for flag, known in (("systems", THEIRS), ("backends", BACKENDS)):
+        for flag, names in (("systems", THEIRS), ("backends", BACKENDS)):
             for name in getattr(self, flag):
-                if name not in known:
-                    raise UserError(f"--{flag}: {name!r} is none of {', '.join(known)}")
+                if name not in names:
+                    raise UserError(f"--{flag}: {name!r} is none of {', '.join(names)}")
 
 
 def _ours(chosen: Options) -> None:
@@ -84,27 +84,27 @@ def _ours(chosen: Options) -> None:
         from benchmarks import training
 
         names = {field.name for field in dataclasses.fields(training.Options)}
-        given = dataclasses.asdict(chosen)
-        sizes = training.Options(**{name: given[name] for name in names & given.keys()})
+        flags = dataclasses.asdict(chosen)
+        sizes = training.Options(**{name: flags[name] for name in names & flags.keys()})
         update = training.updater(sizes, chosen.dtype, xla=False)
     turns.answer(lambda _: update())
 
 
 def _commands(chosen: Options) -> dict[str, tuple]:
-    given = dataclasses.asdict(chosen)
+    flags = dataclasses.asdict(chosen)
     for name in ("peers_python", "rounds", "systems", "json_file", "serve", "backends"):
-        del given[name]
+        del flags[name]
     commands = {}
     for backend in chosen.backends:
         ours = [sys.executable, "-m", "benchmarks.peers", "--serve"]
-        ours += options.words(**given, backends=backend)
+        ours += options.words(**flags, backends=backend)
         name = "ours" if backend == "tensorflow" else "ours, JAX"
         commands[name] = (ours, os.environ | {"KERAS_BACKEND": backend})
     if chosen.peers_python:
         for name, how in THEIRS.items():
             if not chosen.systems or name in chosen.systems:
                 script = [chosen.peers_python, "-m", "benchmarks.peers_theirs"]
-                commands[name] = ([*script, json.dumps(given | how)],)
+                commands[name] = ([*script, json.dumps(flags | how)],)
     return commands
 
 

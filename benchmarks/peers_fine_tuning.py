@@ -67,26 +67,26 @@ class Options(options.Group):
             )
 
 
-def _ours(given: Options) -> None:
+def _ours(settings: Options) -> None:
     """Waits to train an epoch, as run_classifier.py does.
 
     Args:
-        given: `serve` is the folder of the examples.
+        settings: `serve` is the folder of the examples.
     """
     import run_classifier
     from training.run import checks, distribution
     from training.finetuning.experiment import Experiment
 
-    model = pathlib.Path(given.model_dir)
+    model = pathlib.Path(settings.model_dir)
     flags = {
-        **quality.SETS[given.set].our_flags(given.serve),
+        **quality.SETS[settings.set].our_flags(settings.serve),
         "vocab_file": str(model / "vocab.txt"),
         "bert_config_file": str(model / "config.json"),
         "init_checkpoint": str(model),
-        "output_dir": tempfile.mkdtemp(dir=given.serve),
+        "output_dir": tempfile.mkdtemp(dir=settings.serve),
         "do_train": True,
-        "dtype": given.dtype,
-        "train_batch_size": [given.batch_size],
+        "dtype": settings.dtype,
+        "train_batch_size": [settings.batch_size],
         "num_train_epochs": [float(_MANY_EPOCHS)],
     }
     flags = run_classifier.Options(**flags)
@@ -96,11 +96,11 @@ def _ours(given: Options) -> None:
     trainer = experiment.trainer(trial)
     experiment.start(trainer, flags.output_dir)
     rows = experiment.sets.read("train").file
-    updates = len(rows) // given.batch_size
+    updates = len(rows) // settings.batch_size
 
     def training(part):
         return rows.training(
-            given.batch_size,
+            settings.batch_size,
             seed=trial.seed,
             num_batches=_MANY_EPOCHS * updates,
             part=part,
@@ -114,47 +114,47 @@ def _ours(given: Options) -> None:
     turns.answer(epoch)
 
 
-def _commands(given: Options, folder: str) -> dict[str, tuple]:
-    ours = dataclasses.asdict(given)
+def _commands(flags: Options, folder: str) -> dict[str, tuple]:
+    ours = dataclasses.asdict(flags)
     for name in ("peers_python", "rounds", "systems", "json_file"):
         del ours[name]
     words = options.words(**ours | {"serve": folder})
     script = [sys.executable, "-m", "benchmarks.peers_fine_tuning"]
-    environment = turns.with_threads(given.num_threads)
+    environment = turns.with_threads(flags.num_threads)
     commands = {"ours": ([*script, *words], environment)}
     settings = {
-        **quality.SETS[given.set].their_settings(pathlib.Path(folder)),
-        "model_dir": given.model_dir,
-        "train_batch_size": given.batch_size,
-        "bfloat16": given.dtype == "mixed_bfloat16",
+        **quality.SETS[flags.set].their_settings(pathlib.Path(folder)),
+        "model_dir": flags.model_dir,
+        "train_batch_size": flags.batch_size,
+        "bfloat16": flags.dtype == "mixed_bfloat16",
     }
-    for name, how in THEIRS.items() if given.peers_python else ():
-        if name in given.systems:
-            script = [given.peers_python, "-m", "benchmarks.peers_fine_tuning_theirs"]
+    for name, how in THEIRS.items() if flags.peers_python else ():
+        if name in flags.systems:
+            script = [flags.peers_python, "-m", "benchmarks.peers_fine_tuning_theirs"]
             command = [*script, json.dumps(settings | how)]
             commands[name] = (command, environment)
     return commands
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     """Prints the table."""
-    if given.serve:
-        _ours(given)
+    if flags.serve:
+        _ours(flags)
         return
     with tempfile.TemporaryDirectory() as folder:
-        sizes = (("train", given.num_examples), ("dev", given.batch_size))
+        sizes = (("train", flags.num_examples), ("dev", flags.batch_size))
         for split, number in sizes:
-            kind = quality.SETS[given.set]
-            kind.prepare(pathlib.Path(folder), split, given, number)
-        systems = turns.started(_commands(given, folder))
+            kind = quality.SETS[flags.set]
+            kind.prepare(pathlib.Path(folder), split, flags, number)
+        systems = turns.started(_commands(flags, folder))
         first = turns.take(systems, 1)
-        figures = turns.take(systems, given.rounds)
+        figures = turns.take(systems, flags.rounds)
         for system in systems.values():
             system.end()
-    print(f"{given.set}, epochs of {given.num_examples} examples, {given.dtype}")
+    print(f"{flags.set}, epochs of {flags.num_examples} examples, {flags.dtype}")
     columns = {
         "examples/s": lambda some: format(
-            given.num_examples / statistics.median(turn["seconds"] for turn in some),
+            flags.num_examples / statistics.median(turn["seconds"] for turn in some),
             ".1f",
         ),
         "GB": turns.peak,
@@ -165,7 +165,7 @@ def main(given: Options) -> None:
             f"{name}: ready after {system.ready_after:.1f} s, "
             f"first epoch {first[name][0]['seconds']:.1f} s"
         )
-    turns.write(given.json_file, dataclasses.asdict(given), figures)
+    turns.write(flags.json_file, dataclasses.asdict(flags), figures)
 
 
 if __name__ == "__main__":

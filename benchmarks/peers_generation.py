@@ -60,50 +60,50 @@ class Options(options.Group):
                 )
 
 
-def _ours(given: Options, flags: list[str], folder: str) -> turns.Command:
+def _ours(settings: Options, flags: list[str], folder: str) -> turns.Command:
     written = os.path.join(folder, "records")
     command = [sys.executable, "create_pretraining_data.py", "--overwrite", *flags]
     command += options.words(
-        input_file=given.input_file,
+        input_file=settings.input_file,
         input_format="files",
         output_file=written,
-        vocab_file=given.vocab_file,
-        max_seq_length=given.max_seq_length,
-        max_predictions_per_seq=given.max_predictions_per_seq,
-        dupe_factor=given.dupe_factor,
+        vocab_file=settings.vocab_file,
+        max_seq_length=settings.max_seq_length,
+        max_predictions_per_seq=settings.max_predictions_per_seq,
+        dupe_factor=settings.dupe_factor,
     )
 
-    def found(_):
+    def counts_of_records(_):
         with open(f"{written}.description.json", encoding="utf-8") as file:
             counts = json.load(file)["counts"]
         os.remove(written)
         os.remove(f"{written}.description.json")
         return {"instances": counts["instances"], "tokens": counts["instance_tokens"]}
 
-    return turns.Command(command, found)
+    return turns.Command(command, counts_of_records)
 
 
-def _theirs(given: Options, how: dict) -> turns.Command:
+def _theirs(flags: Options, how: dict) -> turns.Command:
     settings = how | {
-        "input_files": inputs.expand(given.input_file),
-        "vocab_file": given.vocab_file,
-        "max_seq_length": given.max_seq_length,
-        "dupe_factor": given.dupe_factor,
+        "input_files": inputs.expand(flags.input_file),
+        "vocab_file": flags.vocab_file,
+        "max_seq_length": flags.max_seq_length,
+        "dupe_factor": flags.dupe_factor,
     }
-    script = [given.peers_python, "-m", "benchmarks.peers_generation_theirs"]
+    script = [flags.peers_python, "-m", "benchmarks.peers_generation_theirs"]
     return turns.Command(
         [*script, json.dumps(settings)],
         lambda printed: json.loads(printed.splitlines()[-1]),
     )
 
 
-def _systems(given: Options, folder: str) -> dict[str, turns.Command]:
-    systems = {name: _ours(given, flags, folder) for name, flags in OURS.items()}
-    systems |= {name: _theirs(given, how) for name, how in THEIRS.items()}
+def _systems(settings: Options, folder: str) -> dict[str, turns.Command]:
+    systems = {name: _ours(settings, flags, folder) for name, flags in OURS.items()}
+    systems |= {name: _theirs(settings, how) for name, how in THEIRS.items()}
     return {
         name: system
         for name, system in systems.items()
-        if not given.systems or name in given.systems
+        if not settings.systems or name in settings.systems
     }
 
 
@@ -121,16 +121,16 @@ def _stages(figures):
     return ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in medians.items())
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     """Prints the table."""
     with tempfile.TemporaryDirectory() as folder:
-        systems = _systems(given, folder)
-        figures = turns.take(systems, given.rounds)
-    size = sum(map(os.path.getsize, inputs.expand(given.input_file)))
-    print(f"{size / 1e6:.1f} MB of text, rows of {given.max_seq_length} tokens")
+        systems = _systems(flags, folder)
+        figures = turns.take(systems, flags.rounds)
+    size = sum(map(os.path.getsize, inputs.expand(flags.input_file)))
+    print(f"{size / 1e6:.1f} MB of text, rows of {flags.max_seq_length} tokens")
     columns = {"rows/s": _per_second("instances"), "tokens/s": _per_second("tokens")}
     print(turns.table(figures, columns))
-    turns.write(given.json_file, dataclasses.asdict(given), figures)
+    turns.write(flags.json_file, dataclasses.asdict(flags), figures)
     for name, some in figures.items():
         if "stages" in some[0]:
             print(f"{name}: {_stages(some)}")

@@ -98,15 +98,15 @@ def transformers(settings):
     everywhere[rows, batch["positions"]] = batch["labels"]
 
     def loss():
-        found = model.bert(
+        outputs = model.bert(
             batch["input_ids"],
             attention_mask=mask,
             token_type_ids=batch["segment_ids"],
         )
-        states, labels = found.last_hidden_state, everywhere
+        states, labels = outputs.last_hidden_state, everywhere
         if not settings.get("everywhere"):
             states, labels = states[rows, batch["positions"]], batch["labels"]
-        logits, relationship = model.cls(states, found.pooler_output)
+        logits, relationship = model.cls(states, outputs.pooler_output)
         entropy = torch.nn.functional.cross_entropy
         masked = entropy(logits.flatten(0, 1).float(), labels.flatten())
         return masked + entropy(relationship.float(), batch["next"])

@@ -35,26 +35,26 @@ class Options(options.Group):
     json_file: str | None = options.field(None, help="Also writes all figures there.")
 
 
-def _systems(given: Options, num_cores: int, folder: str) -> dict[str, turns.Command]:
+def _systems(flags: Options, num_cores: int, folder: str) -> dict[str, turns.Command]:
     written = f"{folder}/text"
     bound = ["taskset", "--cpu-list", f"0-{num_cores - 1}"]
     commands = {
         "ours": [
-            *(sys.executable, "-m", "benchmarks.wiki_text", f"--dump={given.dump}"),
+            *(sys.executable, "-m", "benchmarks.wiki_text", f"--dump={flags.dump}"),
             *(f"--output_file={written}", f"--num_workers={num_cores}"),
         ],
         "WikiExtractor": [
-            *(given.peers_python, "-m", "wikiextractor.WikiExtractor", given.dump),
+            *(flags.peers_python, "-m", "wikiextractor.WikiExtractor", flags.dump),
             *("--no-templates", "--quiet", f"--processes={num_cores}"),
             f"--output={written}",
         ],
         "mwparserfromhell": [
-            *(given.peers_python, "-m", "benchmarks.peers_wiki_theirs"),
-            *(given.dump, written, str(num_cores)),
+            *(flags.peers_python, "-m", "benchmarks.peers_wiki_theirs"),
+            *(flags.dump, written, str(num_cores)),
         ],
     }
 
-    def found(_):
+    def size_written(_):
         path = pathlib.Path(written)
         files = path.rglob("*") if path.is_dir() else [path]
         size = sum(os.path.getsize(file) for file in files if file.is_file())
@@ -62,14 +62,14 @@ def _systems(given: Options, num_cores: int, folder: str) -> dict[str, turns.Com
         return {"written": size}
 
     return {
-        name: turns.Command([*bound, *command], found)
+        name: turns.Command([*bound, *command], size_written)
         for name, command in commands.items()
     }
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     """Prints a table for each number of cores."""
-    megabytes = sources.size(given.dump) / 1e6
+    megabytes = sources.size(flags.dump) / 1e6
     columns = {
         "MB/s": lambda some: format(
             megabytes / statistics.median(turn["seconds"] for turn in some), ".2f"
@@ -77,16 +77,16 @@ def main(given: Options) -> None:
         "MB written": lambda some: format(some[0]["written"] / 1e6, ".1f"),
     }
     every = {}
-    for num_cores in given.num_cores:
+    for num_cores in flags.num_cores:
         with tempfile.TemporaryDirectory() as folder:
-            systems = _systems(given, num_cores, folder)
-            figures = turns.take(systems, given.rounds)
+            systems = _systems(flags, num_cores, folder)
+            figures = turns.take(systems, flags.rounds)
         print(f"{megabytes:.0f} MB of XML, {num_cores} core(s)")
         print(turns.table(figures, columns))
         every |= {
             f"{name}, {num_cores} core(s)": some for name, some in figures.items()
         }
-    turns.write(given.json_file, dataclasses.asdict(given), every)
+    turns.write(flags.json_file, dataclasses.asdict(flags), every)
 
 
 if __name__ == "__main__":

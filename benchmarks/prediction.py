@@ -60,14 +60,14 @@ class Options(options.Group):
 class Ours:
     """Like predict.py: windows of batches, a line of JSON for each text."""
 
-    def __init__(self, given: Options, texts: list[str]):
-        tf.config.threading.set_intra_op_parallelism_threads(given.num_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(given.num_threads)
-        self._predictor = Predictor(given.model_dir)
+    def __init__(self, flags: Options, texts: list[str]):
+        tf.config.threading.set_intra_op_parallelism_threads(flags.num_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(flags.num_threads)
+        self._predictor = Predictor(flags.model_dir)
         if list(self._predictor.parts) != ["text"]:
-            raise UserError(f"{given.model_dir}: the model does not take one text")
+            raise UserError(f"{flags.model_dir}: the model does not take one text")
         self._requests = [{"text": text} for text in texts]
-        self._batch_size = given.batch_size
+        self._batch_size = flags.batch_size
         self._answer(_WARM_UP)
 
     def turn(self, request: dict) -> dict:
@@ -108,16 +108,16 @@ class Theirs:
         module: what the process runs.
     """
 
-    def __init__(self, given: Options, texts: list[str], module: str):
+    def __init__(self, flags: Options, texts: list[str], module: str):
         settings = {
-            "model_dir": given.hugging_face_dir,
-            "max_seq_length": given.max_seq_length,
-            "num_threads": given.num_threads,
+            "model_dir": flags.hugging_face_dir,
+            "max_seq_length": flags.max_seq_length,
+            "num_threads": flags.num_threads,
             "warm_up": _WARM_UP,
             "texts": texts,
         }
-        command = [given.transformers_python, "-m", f"benchmarks.{module}"]
-        environment = turns.with_threads(given.num_threads)
+        command = [flags.transformers_python, "-m", f"benchmarks.{module}"]
+        environment = turns.with_threads(flags.num_threads)
         self._process = turns.Waiting(command, environment, settings)
 
     def asked(self, **how) -> "Asked":
@@ -138,40 +138,40 @@ class Asked:
         return self.process.turn(request | self.how)
 
 
-def read_texts(given) -> list[str]:
+def read_texts(flags) -> list[str]:
     rows = (
-        row for path in inputs.expand(given.input_file) for row in tables.read(path)
+        row for path in inputs.expand(flags.input_file) for row in tables.read(path)
     )
-    return [row[given.column] for _, row in itertools.islice(rows, given.max_texts)]
+    return [row[flags.column] for _, row in itertools.islice(rows, flags.max_texts)]
 
 
-def main(given: Options) -> None:
-    texts = read_texts(given)
-    ours = Ours(given, texts)
-    pipelines = Theirs(given, texts, "prediction_transformers")
+def main(flags: Options) -> None:
+    texts = read_texts(flags)
+    ours = Ours(flags, texts)
+    pipelines = Theirs(flags, texts, "prediction_transformers")
     systems = {"ours": ours, "pipeline": pipelines.asked(batch_size=1)}
-    batched = {f"pipeline, batch_size={given.batch_size}": given.batch_size}
+    batched = {f"pipeline, batch_size={flags.batch_size}": flags.batch_size}
     batched = {name: pipelines.asked(batch_size=n) for name, n in batched.items()}
     others = [pipelines]
-    if given.keras_hub:
-        others.append(Theirs(given, texts, "prediction_keras_hub"))
-        systems["keras-hub"] = others[-1].asked(batch_size=given.batch_size)
-    together = turns.take(systems | batched, given.rounds, {})
-    alone = turns.take(systems, given.rounds, {"one_by_one": given.latency_texts})
+    if flags.keras_hub:
+        others.append(Theirs(flags, texts, "prediction_keras_hub"))
+        systems["keras-hub"] = others[-1].asked(batch_size=flags.batch_size)
+    together = turns.take(systems | batched, flags.rounds, {})
+    alone = turns.take(systems, flags.rounds, {"one_by_one": flags.latency_texts})
     for other in others:
         other.end()
     print(f"\n{len(texts)} texts")
     print(turns.table(together, {"texts/s": functools.partial(_speed, len(texts))}))
-    print(f"\nOne text at a time, {given.latency_texts} a turn")
+    print(f"\nOne text at a time, {flags.latency_texts} a turn")
     print(_latencies(alone))
     for figures in (together, alone):
         _compare_answers(figures)
     figures = {
         f"{name}{way}": some
-        for way, found in (("", together), (", one by one", alone))
-        for name, some in found.items()
+        for way, figures_of in (("", together), (", one by one", alone))
+        for name, some in figures_of.items()
     }
-    turns.write(given.json_file, dataclasses.asdict(given), figures)
+    turns.write(flags.json_file, dataclasses.asdict(flags), figures)
 
 
 def _speed(count, figures):
@@ -188,11 +188,11 @@ def _latencies(figures) -> str:
     for p50, p99, cpu in rows:
         some = figures[p50["system"]]
         taken = [x for turn in some for x in turn["milliseconds"]]
-        found = turns.percentiles(taken)
+        milliseconds = turns.percentiles(taken)
         worked = 1000 * cpu["cpu_seconds"] / len(some[0]["milliseconds"])
         lines.append(
-            f"{p50['system']:28}{found['p50']:8.1f}{p50['times_ours']:12.2f}"
-            f"{found['p99']:8.1f}{p99['times_ours']:12.2f}"
+            f"{p50['system']:28}{milliseconds['p50']:8.1f}{p50['times_ours']:12.2f}"
+            f"{milliseconds['p99']:8.1f}{p99['times_ours']:12.2f}"
             f"{worked:8.1f}{cpu['times_ours']:12.2f}"
         )
     return "\n".join(lines)

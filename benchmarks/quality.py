@@ -160,8 +160,10 @@ class Glue:
         lines = (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()
         gold = np.array([json.loads(line)["label"] for line in lines])
         logits = np.array(predictions)
-        given = logits.argmax(axis=1) if self.labels else logits[:, 0]
-        return {name: 100 * getattr(metrics, name)(gold, given) for name in self.scores}
+        predicted = logits.argmax(axis=1) if self.labels else logits[:, 0]
+        return {
+            name: 100 * getattr(metrics, name)(gold, predicted) for name in self.scores
+        }
 
 
 class Squad:
@@ -210,11 +212,11 @@ class Squad:
         content = json.loads((folder / "dev.json").read_text(encoding="utf-8"))
         (article,) = content["data"]
         questions = [q for p in article["paragraphs"] for q in p["qas"]]
-        found = squad_metrics.evaluate(
+        scores = squad_metrics.evaluate(
             [[answer["text"] for answer in q["answers"]] for q in questions],
             [predictions[q["id"]] for q in questions],
         )
-        return {score: found[score] for score in self.scores}
+        return {score: scores[score] for score in self.scores}
 
 
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -246,8 +248,8 @@ def our_command(kind, seed, folder, scratch, chosen) -> list[str]:
         **kind.our_flags(folder),
         **chosen.hyperparameters,
     }
-    given = [f"--{flag}={value}" for flag, value in flags.items()]
-    return [sys.executable, kind.script, *kind.switches, *given]
+    words = [f"--{flag}={value}" for flag, value in flags.items()]
+    return [sys.executable, kind.script, *kind.switches, *words]
 
 
 def their_command(kind, seed, folder, scratch, chosen) -> list[str]:

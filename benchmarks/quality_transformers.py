@@ -187,8 +187,8 @@ def windows(question, context, tokenizer, settings):
 def labelled(question, context, tokenizer, settings):
     """Yields the rows of a question, each with the first and the last token of its answer;
     [CLS] if the window does not contain it."""
-    given = question["answers"][0]
-    first, stop = given["answer_start"], given["answer_start"] + len(given["text"])
+    answer = question["answers"][0]
+    first, stop = answer["answer_start"], answer["answer_start"] + len(answer["text"])
     for row, offsets in windows(question, context, tokenizer, settings):
         places = [i for i, at in enumerate(offsets) if at]
         inside = [i for i in places if offsets[i][0] < stop and offsets[i][1] > first]

@@ -33,8 +33,8 @@ def measured(chosen: Options, recompute: bool) -> dict:
     from benchmarks import training
 
     names = {field.name for field in dataclasses.fields(training.Options)}
-    given = dataclasses.asdict(chosen)
-    sizes = training.Options(**{name: given[name] for name in names & given.keys()})
+    flags = dataclasses.asdict(chosen)
+    sizes = training.Options(**{name: flags[name] for name in names & flags.keys()})
     update = training.updater(sizes, chosen.dtype, False, recompute, warm_up=1)
     seconds = []
     for _ in range(chosen.updates):
@@ -50,17 +50,17 @@ def main(chosen: Options) -> None:
     if chosen.measure:
         print(json.dumps(measured(chosen, chosen.measure == "recompute")))
         return
-    given = dataclasses.asdict(chosen)
-    del given["measure"]
-    found = {"plain": [], "recompute": []}
+    flags = dataclasses.asdict(chosen)
+    del flags["measure"]
+    figures_of = {"plain": [], "recompute": []}
     for _ in range(chosen.rounds):
-        for way, figures in found.items():
+        for way, figures in figures_of.items():
             line = [sys.executable, "-m", "benchmarks.recompute"]
-            line += options.words(**given, measure=way)
+            line += options.words(**flags, measure=way)
             output = subprocess.check_output(line, text=True)
             figures.append(json.loads(output.splitlines()[-1]))
     print(f"{'':10} {'GB':>6} {'s/update':>9}")
-    for way, figures in found.items():
+    for way, figures in figures_of.items():
         gigabytes = max(figure["bytes"] for figure in figures) / 1e9
         seconds = statistics.median(figure["seconds"] for figure in figures)
         print(f"{way:10} {gigabytes:6.2f} {seconds:9.2f}")

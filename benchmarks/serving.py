@@ -47,11 +47,11 @@ def server(model_dir):
         command, stderr=subprocess.PIPE, text=True, cwd=_ROOT
     ) as process:
         try:
-            said = process.stderr.readline()
-            found = re.search(r":(\d+)/ ", said)
-            if not found:
-                raise UserError(f"the server did not start: {said}")
-            yield int(found[1])
+            line = process.stderr.readline()
+            match = re.search(r":(\d+)/ ", line)
+            if not match:
+                raise UserError(f"the server did not start: {line}")
+            yield int(match[1])
         finally:
             process.send_signal(signal.SIGINT)
 
@@ -71,14 +71,14 @@ def ask(port: int, texts: list[str]) -> list[float | None]:
     return taken
 
 
-def main(given: Options) -> None:
-    paths = inputs.expand(given.input_file)
-    texts = [row[given.column] for path in paths for _, row in tables.read(path)]
-    texts = [texts[i % len(texts)] for i in range(given.requests)]
+def main(flags: Options) -> None:
+    paths = inputs.expand(flags.input_file)
+    texts = [row[flags.column] for path in paths for _, row in tables.read(path)]
+    texts = [texts[i % len(texts)] for i in range(flags.requests)]
     print("clients  requests/s    lost   p50 ms   p90 ms   p99 ms   max ms")
-    with server(given.model_dir) as port:
+    with server(flags.model_dir) as port:
         ask(port, texts[:50])  # to warm up
-        for clients in given.clients * given.rounds:
+        for clients in flags.clients * flags.rounds:
             begun = time.perf_counter()
             with concurrent.futures.ThreadPoolExecutor(clients) as pool:
                 shares = [texts[number::clients] for number in range(clients)]

@@ -53,7 +53,7 @@ def main(chosen: Options) -> None:
         )
         logits = random_logits(windows, chosen.max_seq_length)
         for name, switches in (("", {}), (', with "no answer"', {"with_null": True})):
-            found = timed(
+            answers = timed(
                 f"answers{name}",
                 answer_spans.best_answers,
                 documents,
@@ -62,15 +62,15 @@ def main(chosen: Options) -> None:
                 *logits,
                 **switches,
             )
-        texts = [answer.best.text if answer.best else "" for answer in found]
+        texts = [answer.best.text if answer.best else "" for answer in answers]
         timed(
             "EM, F1, best thresholds",
             squad_metrics.evaluate,
             references,
-            [answer.text() for answer in found],
+            [answer.text() for answer in answers],
             version_2=True,
             texts=texts,
-            null_odds=[answer.null_odds for answer in found],
+            null_odds=[answer.null_odds for answer in answers],
         )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     print(

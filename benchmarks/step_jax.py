@@ -75,20 +75,20 @@ def _config(sizes) -> BertConfig:
 
 def _batch(sizes) -> dict:
     """The numbers that the peers have, by the names of a record."""
-    given = peers_theirs.numbers(vars(sizes))
+    numbers = peers_theirs.numbers(vars(sizes))
     batch = {
-        "input_ids": given["input_ids"],
-        "input_mask": np.ones_like(given["input_ids"]),
-        "segment_ids": given["segment_ids"],
-        "masked_lm_positions": given["positions"],
-        "masked_lm_ids": given["labels"],
-        "masked_lm_weights": np.ones(given["labels"].shape, np.float32),
-        "next_sentence_labels": given["next"][:, None],
+        "input_ids": numbers["input_ids"],
+        "input_mask": np.ones_like(numbers["input_ids"]),
+        "segment_ids": numbers["segment_ids"],
+        "masked_lm_positions": numbers["positions"],
+        "masked_lm_ids": numbers["labels"],
+        "masked_lm_weights": np.ones(numbers["labels"].shape, np.float32),
+        "next_sentence_labels": numbers["next"][:, None],
     }
     return {name: jax.numpy.array(values) for name, values in batch.items()}
 
 
 def _figures(loss) -> dict:
-    found = {"loss": float(loss)}
+    outputs = {"loss": float(loss)}
     memory = jax.devices()[0].memory_stats()  # None on a CPU
-    return found | ({"bytes": memory["peak_bytes_in_use"]} if memory else {})
+    return outputs | ({"bytes": memory["peak_bytes_in_use"]} if memory else {})

@@ -35,13 +35,13 @@ def answer(work: Callable[[object], dict | None]) -> None:
 def measured(work: Callable[[object], dict | None], request=None) -> dict:
     """The figures of one turn, and what `work` returned."""
     began, worked = time.perf_counter(), time.process_time()
-    found = work(request)
+    more = work(request)
     figures = {
         "seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - worked,
         "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    return figures | (found or {})
+    return figures | (more or {})
 
 
 def one_by_one(answer_to: Callable[[str], tuple], texts: list[str]) -> dict:
@@ -130,16 +130,21 @@ class Command:
     """A command that each turn runs from start to end.
 
     Args:
-        found: called after each turn with what the command printed; returns more figures.
+        figures_of: called after each turn with what the command printed; returns more
+            figures.
     """
 
     def __init__(
         self,
         command: list[str],
-        found: Callable[[str], dict],
+        figures_of: Callable[[str], dict],
         environment: Mapping[str, str] = os.environ,
     ):
-        self._command, self._found, self._environment = command, found, environment
+        self._command, self._figures_of, self._environment = (
+            command,
+            figures_of,
+            environment,
+        )
 
     def turn(self, request=None) -> dict:
         """Raises:
@@ -155,7 +160,9 @@ class Command:
             lines = done.stderr.strip().splitlines() or ["without a message"]
             raise UserError(f"{' '.join(self._command)} failed: {lines[-1]}")
         worked = after - before
-        return {"seconds": seconds, "cpu_seconds": worked} | self._found(done.stdout)
+        return {"seconds": seconds, "cpu_seconds": worked} | self._figures_of(
+            done.stdout
+        )
 
     def end(self) -> None:
         pass

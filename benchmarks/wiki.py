@@ -181,8 +181,8 @@ def _peak(pid):
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    found = re.search(r"VmHWM:\s+(\d+)", status)
-    return int(found[1]) if found else 0
+    match = re.search(r"VmHWM:\s+(\d+)", status)
+    return int(match[1]) if match else 0
 
 
 def main(chosen: Options) -> None:

@@ -26,8 +26,10 @@ class Options(options.Group):
 def text_of(piece: Sequence[Span]) -> bytes:
     """Its sentences, each on a line, and an empty line after each article."""
     reading = TextOptions(input_format="wikipedia")
-    found = itertools.chain.from_iterable(formats.read(span, reading) for span in piece)
-    return "".join(f"{sentence or ''}\n" for sentence in found).encode()
+    sentences = itertools.chain.from_iterable(
+        formats.read(span, reading) for span in piece
+    )
+    return "".join(f"{sentence or ''}\n" for sentence in sentences).encode()
 
 
 def main(chosen: Options) -> None:

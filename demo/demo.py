@@ -64,12 +64,12 @@ class Options(options.Group):
     )
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     begun = time.monotonic()
-    folder = os.path.join(given.output_dir, "short" if given.short else "full")
+    folder = os.path.join(flags.output_dir, "short" if flags.short else "full")
     local.take_folder(folder, _MARK)
     path = functools.partial(os.path.join, folder)
-    size = _SHORT if given.short else _FULL
+    size = _SHORT if flags.short else _FULL
     print(
         f"The whole pipeline takes {size.takes} on two cores. If it is interrupted, run "
         "the same command again to continue."

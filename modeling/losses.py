@@ -218,8 +218,8 @@ def _each_part(hidden, table, bias, of_rows, of_part, num_sums, with_gradient):
         logits = ops.cast(ops.matmul(some, transposed), "float32")
         for values in bias:
             logits += values
-        found, by_logits = of_part(logits, *(x[part] for x in of_parts))
-        sums += ops.stack(found)
+        part_sums, by_logits = of_part(logits, *(x[part] for x in of_parts))
+        sums += ops.stack(part_sums)
         if with_gradient:
             of_hidden, of_table, *of_bias = gradients
             change = by_logits()

@@ -166,9 +166,9 @@ def save(output_dir: str, product: Product, card: str) -> str:
             print(f"converting the network to {name} and checking it", flush=True)
             network = os.path.join(directory, TENSORS)
             with _quiet():
-                found = portable.write(name, network, directory, product.batch)
+                outputs = portable.write(name, network, directory, product.batch)
             _compare_arrays(
-                f"the {name} file returns different", product.outputs, found
+                f"the {name} file returns different", product.outputs, outputs
             )
         checksum = export_folder.write_card(directory, final, card)
         _describe(product, directory, checksum)
@@ -367,8 +367,8 @@ def _check(product: Product, directory: str) -> None:
     calls.sort(key=lambda call: call[1])  # so that a SavedModel is loaded once
     libraries = libraries_of(product.tokenizer)
     called = [(model, name, inputs) for _, model, name, inputs, _ in calls]
-    for how, found in _reload(directory, libraries, called).items():
-        for (each, *_, expected), outputs in zip(calls, found, strict=True):
+    for how, answers in _reload(directory, libraries, called).items():
+        for (each, *_, expected), outputs in zip(calls, answers, strict=True):
             if expected is None:
                 _check_answers(how, each, outputs)
             else:
@@ -413,16 +413,16 @@ def _check_answers(how, product, outputs):
         _compare_answers(how, request, here, there)
 
 
-def _compare_arrays(what, expected, found, dtype="float32"):
+def _compare_arrays(what, expected, actual, dtype="float32"):
     for name, values in expected.items():
-        if values.shape != found[name].shape:
+        if values.shape != actual[name].shape:
             raise UserError(
-                f"the export was removed: {what} {name}, of shape {found[name].shape} "
+                f"the export was removed: {what} {name}, of shape {actual[name].shape} "
                 f"instead of {values.shape}; please report it"
             )
         # Relative to the largest: rounding errors grow with the values that are summed.
         most = _TOLERANCE[dtype] * max(1.0, np.abs(values).max(initial=0.0))
-        difference = np.abs(values - found[name]).max(initial=0.0)
+        difference = np.abs(values - actual[name]).max(initial=0.0)
         if not difference <= most:
             raise UserError(
                 f"the export was removed: {what} {name}, up to {difference:.2g} away from "
@@ -431,11 +431,11 @@ def _compare_arrays(what, expected, found, dtype="float32"):
             )
 
 
-def _compare_answers(how, request, expected, found):
-    if not _differ(expected, found):
+def _compare_answers(how, request, expected, actual):
+    if not _differ(expected, actual):
         return
     shown = [
-        json.dumps(x, ensure_ascii=False)[:300] for x in (request, found, expected)
+        json.dumps(x, ensure_ascii=False)[:300] for x in (request, actual, expected)
     ]
     raise UserError(
         "the export was removed: {} answers {} with {}, but {} was expected; an "
@@ -443,19 +443,19 @@ def _compare_answers(how, request, expected, found):
     )
 
 
-def _differ(expected, found) -> bool:
+def _differ(expected, actual) -> bool:
     if isinstance(expected, Mapping):
-        return expected.keys() != found.keys() or any(
-            _differ(value, found[name]) for name, value in expected.items()
+        return expected.keys() != actual.keys() or any(
+            _differ(value, actual[name]) for name, value in expected.items()
         )
     if isinstance(expected, list):
-        return len(expected) != len(found) or any(
-            _differ(*pair) for pair in zip(expected, found, strict=True)
+        return len(expected) != len(actual) or any(
+            _differ(*pair) for pair in zip(expected, actual, strict=True)
         )
     if isinstance(expected, float):
         tolerance = _TOLERANCE["float32"]
-        return not math.isclose(expected, found, rel_tol=tolerance, abs_tol=tolerance)
-    return expected != found
+        return not math.isclose(expected, actual, rel_tol=tolerance, abs_tol=tolerance)
+    return expected != actual
 
 
 def _strings(values, kind):

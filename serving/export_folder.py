@@ -106,13 +106,13 @@ def _clear(final: str) -> None:
     """Removes what killed processes left of an export; call it only with the lock."""
     parent, name = os.path.split(final)
     with anywhere.access(parent):
-        for found in tf.io.gfile.listdir(parent):
-            parts = local.temporary_parts(found.rstrip("/"))
+        for entry in tf.io.gfile.listdir(parent):
+            parts = local.temporary_parts(entry.rstrip("/"))
             if not parts or parts[0] not in (name, name + _REPLACED):
                 continue
             elsewhere = parts[1] != local.host() and not sources.is_remote(final)
             if elsewhere or local.is_left_over(parts):
-                _remove(os.path.join(parent, found.rstrip("/")))
+                _remove(os.path.join(parent, entry.rstrip("/")))
 
 
 def _is_ours(final: str) -> bool:

@@ -108,19 +108,19 @@ def _name_axes(graph, batch, outputs) -> None:
     Args:
         batch, outputs: arrays by name, whose sizes tell which axes are the same.
     """
-    known = {}  # names by size, for the axes of the outputs
+    names_of = {}  # names by size, for the axes of the outputs
     for value in graph.input:
         last = "predictions" if value.name == "masked_lm_positions" else "sequence"
         axes = value.type.tensor_type.shape.dim
         names = ["batch", *["choices"] * (len(axes) - 2), last]
         for axis, name, size in zip(axes, names, batch[value.name].shape, strict=True):
             axis.dim_param = name
-            known.setdefault(size, set()).add(name)
+            names_of.setdefault(size, set()).add(name)
     for value in graph.output:
         first, *others = value.type.tensor_type.shape.dim
         first.dim_param = "batch"
         for axis, size in zip(others, outputs[value.name].shape[1:], strict=True):
-            names = known.get(size, set()) - {"batch"}
+            names = names_of.get(size, set()) - {"batch"}
             if not axis.dim_value:
                 axis.dim_param = names.pop() if len(names) == 1 else ""
 

@@ -229,9 +229,11 @@ class Predictor(Served):
         """
         for name in names:
             if name not in self.adapters:
-                known = ", ".join(self.adapters)
-                hint = f"its adapters are {known}"
-                hint = hint if known else "it was exported without --export_adapters"
+                names_there = ", ".join(self.adapters)
+                hint = f"its adapters are {names_there}"
+                hint = (
+                    hint if names_there else "it was exported without --export_adapters"
+                )
                 raise UserError(f"{self._directory}: has no adapter {name!a}; {hint}")
         chosen = {name: self.adapters[name] for name in names}
         if len(chosen) > 1:
@@ -348,9 +350,9 @@ def interrupted(final: str) -> str | None:
         final: the folder's final name.
     """
     parent, name = os.path.split(final.rstrip("/"))
-    for found in _folders(parent or "."):
-        parts = local.temporary_parts(found)
-        folder = os.path.join(parent, found)
+    for entry in _folders(parent or "."):
+        parts = local.temporary_parts(entry)
+        folder = os.path.join(parent, entry)
         # The description is written last.
         is_whole = tf.io.gfile.exists(os.path.join(folder, DESCRIPTION))
         if parts and parts[0] == name and is_whole:

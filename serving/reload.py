@@ -70,7 +70,7 @@ def main(calls_path, folder):
         for library in call["libraries"]:
             importlib.import_module(library)
         place = call["model"], call["loader"]
-        inputs = {name: _tensor(*given) for name, given in call["inputs"].items()}
+        inputs = {name: _tensor(*tensor) for name, tensor in call["inputs"].items()}
         try:
             if place != of_last:
                 of_last, loaded = place, None  # never two of them in memory

@@ -221,13 +221,13 @@ class _RequestLog:
             return
         begun = time.monotonic()
 
-        async def noted(message):
+        async def logged(message):
             if message["type"] == "http.response.start":
                 _log(scope, message["status"], begun)
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, logged)
         except Exception:  # the server answers it with 500
             _log(scope, 500, begun)
             raise
@@ -261,8 +261,8 @@ class _Guard:
         match = _HOST.fullmatch(host)
         name = match and _plain(match[1] or match[2])
         if self._hosts is not None and name not in self._hosts:
-            known = ", ".join(sorted(self._hosts))
-            message = f"Host {host[:80]!a} is not served; use one of {known}"
+            hosts = ", ".join(sorted(self._hosts))
+            message = f"Host {host[:80]!a} is not served; use one of {hosts}"
             return JSONResponse({"error": message}, 400)
         # A browser names the page's origin; curl and similar tools do not.
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
@@ -337,13 +337,13 @@ def _content(body: bytes) -> object:
         raise HTTPException(400, f"not JSON: {error}") from None
 
 
-def _signature_name(content: object, known: Collection[str]) -> str:
+def _signature_name(content: object, signatures: Collection[str]) -> str:
     """The signature that a request names."""
     if not isinstance(content, dict):
         return "serving_default"
     name = content.pop("signature_name", "serving_default")
-    if not isinstance(name, str) or name not in known:
-        raise HTTPException(400, f"signature_name: must be {' or '.join(known)}")
+    if not isinstance(name, str) or name not in signatures:
+        raise HTTPException(400, f"signature_name: must be {' or '.join(signatures)}")
     return name
 
 
@@ -473,10 +473,10 @@ class _Batcher:
                 some.append(self._waiting.get_nowait())
                 count += len(some[-1][1])
             for served in dict.fromkeys(served for served, *_ in some):
-                mine = [
+                of_model = [
                     (rows, answers) for other, rows, answers in some if other is served
                 ]
-                await self._answer(served, mine)
+                await self._answer(served, of_model)
 
     async def _answer(self, served, some):
         requests = [request for requests, _ in some for request in requests]
@@ -491,9 +491,9 @@ class _Batcher:
                 await self._answer(served, [one])
             return
         for requests, answered in some:
-            mine = list(itertools.islice(answers, len(requests)))
+            predictions = list(itertools.islice(answers, len(requests)))
             if not answered.done():
-                answered.set_result(mine)
+                answered.set_result(predictions)
 
 
 # --- The page ----------------------------------------------------------------------------

@@ -42,8 +42,8 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    groups = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        groups.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*groups, number])

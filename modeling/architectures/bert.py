@@ -219,8 +219,8 @@ class BertEncoder(Encoder):
     @property
     def stages(self):
         above = [layer.weights for layer in (*self.transformer_layers, self.pooler)]
-        known = {v.path for weights in above for v in weights}
-        return [[v for v in self.weights if v.path not in known], *above]
+        paths_above = {v.path for weights in above for v in weights}
+        return [[v for v in self.weights if v.path not in paths_above], *above]
 
     def build(self, input_shape=None):
         self.build_embeddings()

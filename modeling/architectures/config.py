@@ -165,8 +165,8 @@ class EncoderConfig:
         if kind is bool:
             return
         if kind is str:
-            known = self.choices[field]
-            allowed, fits = f"one of {', '.join(known)}", value in known
+            choices = self.choices[field]
+            allowed, fits = f"one of {', '.join(choices)}", value in choices
         elif field.endswith("_prob"):
             allowed, fits = "at least 0 and below 1", 0 <= value < 1
         elif field.endswith("_id"):

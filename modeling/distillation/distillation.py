@@ -69,7 +69,7 @@ class Distillation:
         """The layers as a person writes them."""
         if isinstance(self.layers, str):
             return self.layers
-        return ",".join(f"{mine}:{theirs}" for mine, theirs in self.layers)
+        return ",".join(f"{layer}:{teacher}" for layer, teacher in self.layers)
 
     def hidden_pairs(self, student: int, teacher: int) -> list[tuple[int, int]]:
         """The layers whose outputs are compared: (of the student, of the teacher).
@@ -104,14 +104,14 @@ class Distillation:
         return [pair for pair in self.hidden_pairs(student, teacher) if 0 not in pair]
 
     def _written(self, student, teacher):
-        for mine, theirs in self.layers:
+        for of_student, of_teacher in self.layers:
             for whose, layer, number in (
-                ("student", mine, student),
-                ("teacher", theirs, teacher),
+                ("student", of_student, student),
+                ("teacher", of_teacher, teacher),
             ):
                 if not 0 <= layer <= number:
                     raise ValueError(
-                        f"`layers`={mine}:{theirs}: the {whose} has the layers "
+                        f"`layers`={of_student}:{of_teacher}: the {whose} has the layers "
                         f"1 to {number}, and 0 for the embeddings"
                     )
         return list(self.layers)

@@ -113,11 +113,11 @@ class Distilled(Wrapped):
                 f"{type(task).__name__} has no answers in which a student could be "
                 "compared with a teacher"
             )
-        known = self._compared.losses
-        if settings.weight and settings.loss not in known:
+        of_answers = self._compared.losses
+        if settings.weight and settings.loss not in of_answers:
             raise ValueError(
-                f"answers of this kind are compared by {' or '.join(known)}, not by "
-                f"{settings.loss}; pass `loss`={next(iter(known))}"
+                f"answers of this kind are compared by {' or '.join(of_answers)}, not by "
+                f"{settings.loss}; pass `loss`={next(iter(of_answers))}"
             )
         if settings.compares_layers:
             _check_layers(settings, config, self._teacher_config)
@@ -148,8 +148,8 @@ class Distilled(Wrapped):
         return self.inner.comparison.weights(batch)
 
     def weights(self, batch) -> dict:
-        known = self.inner.weights(batch) if self._has_gold else {}
-        weights = {_gold(name): weight for name, weight in known.items()}
+        gold = self.inner.weights(batch) if self._has_gold else {}
+        weights = {_gold(name): weight for name, weight in gold.items()}
         weights["distill_loss"] = ops.sum(self.answer_weights(batch))
         of_tokens = token_weights(batch)
         weights |= {
@@ -161,8 +161,8 @@ class Distilled(Wrapped):
         return {name: weights[name] for name in self.loss_weights}
 
     def losses(self, batch, outputs) -> dict:
-        known = self.inner.losses(batch, outputs) if self._has_gold else {}
-        pairs = {_gold(name): pair for name, pair in known.items()}
+        gold = self.inner.losses(batch, outputs) if self._has_gold else {}
+        pairs = {_gold(name): pair for name, pair in gold.items()}
         if self.settings.weight:
             pairs["distill_loss"] = self.of_answers(batch, outputs)
         for kind in ("cosine", "hidden", "cls", "attention"):
@@ -227,13 +227,13 @@ def _gold(name):
 def _pairs(settings, student, teacher) -> Mapping[str, Pairs]:
     """The pairs of layers of each loss that compares some."""
     sizes = student.num_hidden_layers, teacher.num_hidden_layers
-    found = {
+    compared = {
         "cosine": (settings.cosine_weight, lambda *sizes: [sizes]),
         "hidden": (settings.hidden_weight, settings.hidden_pairs),
         "cls": (settings.cls_weight, settings.hidden_pairs),
         "attention": (settings.attention_weight, settings.attention_pairs),
     }
-    return {kind: of(*sizes) for kind, (weight, of) in found.items() if weight}
+    return {kind: of(*sizes) for kind, (weight, of) in compared.items() if weight}
 
 
 def _check_layers(settings: Distillation, student, teacher) -> None:
@@ -300,21 +300,21 @@ def _vector_of_row(encoder, hidden, input_mask):
     return hidden[:, 0]
 
 
-def _one_minus_cosine(mine, their):
-    return 1.0 - ops.sum(_direction(mine) * _direction(their), axis=-1)
+def _one_minus_cosine(student, teacher):
+    return 1.0 - ops.sum(_direction(student) * _direction(teacher), axis=-1)
 
 
-def _mean_square(mine, their):
-    return ops.mean(ops.square(mine - their), axis=-1)
+def _mean_square(student, teacher):
+    return ops.mean(ops.square(student - teacher), axis=-1)
 
 
-def _mean_square_of_directions(mine, their):
-    return _mean_square(_direction(mine), _direction(their))
+def _mean_square_of_directions(student, teacher):
+    return _mean_square(_direction(student), _direction(teacher))
 
 
-def _square_of_scores(mine, their):
+def _square_of_scores(student, teacher):
     """[b, n, s, s] -> [b, s, s]"""
-    return ops.mean(ops.square(mine - their), axis=1)
+    return ops.mean(ops.square(student - teacher), axis=1)
 
 
 def _direction(x):
@@ -397,5 +397,5 @@ def _asked(teacher, pairs, answers, batch) -> dict:
     """The teacher's answers and states, named after the outputs."""
     encoded = teacher.encode(batch, return_all=bool(pairs))
     states = _states(teacher.encoder, encoded, batch, pairs, whose=1)
-    known = answers(teacher, encoded, batch) | states
-    return {TEACHERS + name: x for name, x in known.items()}
+    of_teacher = answers(teacher, encoded, batch) | states
+    return {TEACHERS + name: x for name, x in of_teacher.items()}

@@ -47,9 +47,9 @@ def compare(
     """
 
     def of_part(logits, hidden, weights):
-        theirs = Words(hidden, teacher.table, teacher.bias).logits()
-        values, by_logits = _LOSSES[loss](logits, theirs, temperature)
-        same = _same_highest(logits, theirs)
+        teacher_logits = Words(hidden, teacher.table, teacher.bias).logits()
+        values, by_logits = _LOSSES[loss](logits, teacher_logits, temperature)
+        same = _same_highest(logits, teacher_logits)
         sums = ops.sum(values * weights), ops.sum(same * weights)
         return sums, lambda: by_logits(weights)
 
@@ -94,6 +94,7 @@ def _same_highest(student, teacher):
 
 
 @fusion.fused
-def _number_at(student, teacher, ours, theirs):
-    both = ops.logical_and(ops.equal(student, ours), ops.equal(teacher, theirs))
+def _number_at(student, teacher, of_student, of_teacher):
+    is_student = ops.equal(student, of_student)
+    both = ops.logical_and(is_student, ops.equal(teacher, of_teacher))
     return ops.sum(ops.cast(both, "int32"), axis=-1)

@@ -81,9 +81,9 @@ def _length(draws, shares):
 
 def _below(limits, draws):
     """int32 [b]: from 0 to less than each limit; 0 if that is 0."""
-    found = ops.cast(ops.cast(limits, "float32") * draws, "int32")
+    numbers = ops.cast(ops.cast(limits, "float32") * draws, "int32")
     # The product is rounded.
-    return ops.minimum(found, ops.maximum(limits - 1, 0))
+    return ops.minimum(numbers, ops.maximum(limits - 1, 0))
 
 
 def _number(chosen):

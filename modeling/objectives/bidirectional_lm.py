@@ -67,18 +67,18 @@ class BidirectionalLMModel(Network):
         halves = ops.split(encoded["sequence_output"], 2, axis=-1)
         earlier, later = slice(None, -1), slice(1, None)
         weights = _weights(batch)
-        found = dict(encoded)
+        outputs = dict(encoded)
         for direction, hidden, source, target in (
             (DIRECTIONS[0], halves[0], earlier, later),
             (DIRECTIONS[1], halves[1], later, earlier),
         ):
-            found |= self.compare(
+            outputs |= self.compare(
                 direction,
                 dropouts(hidden, self.config.hidden_dropout_prob)[:, source],
                 batch["input_ids"][:, target],
                 weights,
             )
-        return found
+        return outputs
 
     def compare(self, direction, hidden, targets, weights) -> dict:
         """A direction's loss and number of right answers, as `answer` returns them.

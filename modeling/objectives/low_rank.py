@@ -58,10 +58,10 @@ class LowRank(Wrapped):
         for target in self._targets:
             chosen = [s for path, s in kernels.items() if _ends(path, (target,))]
             if not chosen:
-                known = sorted({path.rpartition("/")[2] for path in kernels})
+                names = sorted({path.rpartition("/")[2] for path in kernels})
                 raise ValueError(
                     f"`lora_targets` has {target!r}, which no dense layer of the encoder "
-                    f"is called; they are called {', '.join(known)}"
+                    f"is called; they are called {', '.join(names)}"
                 )
             smallest = min(map(min, chosen))
             if self._rank > smallest:
@@ -147,8 +147,8 @@ def borrowed(model: Network) -> set[str]:
 
 def _dense(encoder: Encoder) -> Iterator[layers.Dense]:
     """Those of the transformer layers; one that is used several times, once."""
-    found = dict.fromkeys(encoder._flatten_layers(include_self=False))
-    return (layer for layer in found if isinstance(layer, layers.Dense))
+    unique = dict.fromkeys(encoder._flatten_layers(include_self=False))
+    return (layer for layer in unique if isinstance(layer, layers.Dense))
 
 
 def _ends(path, targets):

@@ -64,9 +64,9 @@ class MaskedLMModel(Network):
             [b, s, h] and, if it has a pooler, pooled_output [b, h]; float32.
         """
         del dropouts
-        known = [n for n in ("sequence_output", "pooled_output") if n in encoded]
+        names = [n for n in ("sequence_output", "pooled_output") if n in encoded]
         return {
-            **{name: ops.cast(encoded[name], "float32") for name in known},
+            **{name: ops.cast(encoded[name], "float32") for name in names},
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],
                 positions=batch["masked_lm_positions"],

@@ -156,12 +156,12 @@ class DrawSpans(DrawMasks):
         goals = ops.take(self._counts, ops.sum(batch["input_mask"], axis=1), axis=0)
         bounds = self._parts(width)
         goals = [goals] if len(bounds) == 1 else [goals - goals // 2, goals // 2]
-        found = []
+        parts = []
         for goal, (begin, end) in zip(goals, bounds, strict=True):
             arrays = (is_token, specials, starts, *draws)
-            found.append(self._drawn(goal, *(x[:, begin:end] for x in arrays)))
+            parts.append(self._drawn(goal, *(x[:, begin:end] for x in arrays)))
         chosen, order = (
-            ops.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True)
+            ops.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
         )
         return {**batch, **self.arranged(ids, order, chosen, specials)}
 

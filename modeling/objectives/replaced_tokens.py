@@ -302,13 +302,13 @@ class ReplacedTokens(MaskedLM):
         tokens = self._tokens(batch)
         is_replaced = ops.cast(outputs["is_replaced"], "float32")
         # A logit of 0 is undecided, and counts as "not replaced".
-        found = ops.cast(outputs["discriminator_logits"] > 0.0, "float32")
-        right = ops.cast(found == is_replaced, "float32")
+        says_replaced = ops.cast(outputs["discriminator_logits"] > 0.0, "float32")
+        right = ops.cast(says_replaced == is_replaced, "float32")
         sampled = ops.cast(outputs["sampled_ids"] == ids, "float32")
         return super().metrics(batch, outputs) | {
             "sampled_masked_lm_accuracy": losses.weighted_sum(sampled, weights),
             "disc_accuracy": losses.weighted_sum(right, tokens),
-            "disc_precision": losses.weighted_sum(right, tokens * found),
+            "disc_precision": losses.weighted_sum(right, tokens * says_replaced),
             "disc_recall": losses.weighted_sum(right, tokens * is_replaced),
         }
 

@@ -167,7 +167,7 @@ class _BeamModel(Network):
         )
         self.built = True
 
-    def _dense(self, role, num_inputs, initializers, units=1, **given):
+    def _dense(self, role, num_inputs, initializers, units=1, **arguments):
         scope, _, name = self.head.names[role].rpartition("/")
         draw = layers.glorot_uniform if self.head.glorot else next
         layer = keras.layers.Dense(
@@ -175,7 +175,7 @@ class _BeamModel(Network):
             kernel_initializer=draw(initializers),
             dtype="float32",
             name=name,
-            **given,
+            **arguments,
         )
         # Outside this layer's own name scope, as the released names have none.
         with layers.name_scopes(scope):
@@ -199,8 +199,8 @@ class _BeamModel(Network):
             ),
         }
         if "start_positions" in batch:
-            given = batch["start_positions"][:, None]
-            outputs["end_logits"] = self._ends(hidden, allowed, given)[:, 0]
+            gold = batch["start_positions"][:, None]
+            outputs["end_logits"] = self._ends(hidden, allowed, gold)[:, 0]
         if dropouts is not layers.no_dropout:
             return outputs
         scores, starts = _top(ops.log_softmax(start), self.head.num_starts)

@@ -204,8 +204,8 @@ def _packed(values, stays, width):
     places = ops.sort(ops.where(stays, ops.arange(columns), columns), axis=1)
     places = ops.minimum(_fit(places, width, columns), columns - 1)
     counts = ops.sum(ops.cast(stays, "int32"), axis=1)
-    found = ops.take_along_axis(values, places, axis=1)
-    return found, ops.minimum(counts, width)
+    packed = ops.take_along_axis(values, places, axis=1)
+    return packed, ops.minimum(counts, width)
 
 
 def _fit(values, width, filler):

@@ -77,8 +77,8 @@ class WithoutPenalty(Wrapped):
         return {"target_loss": (loss - outputs["z_loss"], weight)}
 
     def metrics(self, batch, outputs) -> dict:
-        known = self.inner.metrics(batch, outputs)
-        return {name: known[name] for name in self.metric_names}
+        of_task = self.inner.metrics(batch, outputs)
+        return {name: of_task[name] for name in self.metric_names}
 
 
 class Generation(TextToText):

@@ -86,7 +86,7 @@ def _make_slots(variable, axes):
     """The moment's means over each of these axes; the moment if there are none."""
     shapes = {"vr": axes[0], "vc": axes[1]} if axes else {"v": None}
     scope, _, name = variable.path.rpartition("/")
-    found = []
+    slots = []
     for suffix, axis in shapes.items():
         shape = [size for i, size in enumerate(variable.shape) if i != axis]
         with layers.name_scopes(scope):
@@ -97,8 +97,8 @@ def _make_slots(variable, axes):
                 trainable=False,
                 name=f"{name}_slot_{suffix}",
             )
-        found.append(slot)
-    return found
+        slots.append(slot)
+    return slots
 
 
 @fusion.fused

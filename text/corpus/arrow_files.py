@@ -52,8 +52,10 @@ class ParquetTable:
     def batches(self, start: int, stop: int, column: str) -> Iterator[pyarrow.Array]:
         """Yields the column in those groups, some rows at a time."""
         groups = list(range(start, stop))
-        found = self._file.iter_batches(_ROWS, groups, [column], use_threads=False)
-        return (batch.column(0) for batch in found)
+        record_batches = self._file.iter_batches(
+            _ROWS, groups, [column], use_threads=False
+        )
+        return (batch.column(0) for batch in record_batches)
 
 
 class StreamTable:

@@ -145,11 +145,11 @@ def read(
     Raises ChangedFileError if the file is not the one that the span was cut from.
     """
     counts = Counter() if counts is None else counts
-    found = FORMATS[chosen.input_format].read(span, chosen, counts)
+    sentences = FORMATS[chosen.input_format].read(span, chosen, counts)
     if not with_paragraphs:
-        found = (each for each in found if each != PARAGRAPH_END)
+        sentences = (each for each in sentences if each != PARAGRAPH_END)
     try:
-        yield from found
+        yield from sentences
     except UserError:
         _refuse_change(span)  # which may be the reason
         raise
@@ -161,8 +161,8 @@ def read_together(
 ) -> tuple[list[str], Counter]:
     """The sentences of spans, without the ends of documents, and what is left out."""
     counts = Counter()
-    found = (each for span in spans for each in read(span, chosen, counts))
-    return [each for each in found if each is not None], counts
+    sentences = (each for span in spans for each in read(span, chosen, counts))
+    return [each for each in sentences if each is not None], counts
 
 
 def _refuse_change(span):

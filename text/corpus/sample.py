@@ -87,10 +87,10 @@ def take(paths: Sequence[str], chosen: TextOptions) -> Sample:
         if text_format.is_sequential(path, size):
             sequential[path, size] = sum(stop - start for _, start, stop in windows)
             continue
-        found = text_format.windows(
+        spans = text_format.windows(
             path, [place for _, *place in windows], size, chosen
         )
-        for (window, *_), span in zip(windows, found, strict=True):
+        for (window, *_), span in zip(windows, spans, strict=True):
             parts[window] += [span] if span else []
     parts = list(filter(None, parts))
     text = _BYTES if number == 1 else _BYTES // _WINDOWS
@@ -138,8 +138,8 @@ def _beginning(path, share, size, block_bytes, unit_end):
         del text[text.rfind(unit_end) + len(unit_end) :]
     start = 0
     while start < len(text):
-        found = text.find(unit_end, start + block_bytes - 1)
-        stop = len(text) if found < 0 else found + len(unit_end)
+        end = text.find(unit_end, start + block_bytes - 1)
+        stop = len(text) if end < 0 else end + len(unit_end)
         packed_size = share * stop // len(text) - share * start // len(text)
         block = bytes(text[start:stop])
         ends = is_end and stop == len(text)

@@ -125,9 +125,9 @@ class Wikipedia(TextFormat):
                 continue
             stop = max(stop, start + 1)  # a stream may be longer than a window
             span = Span(path, start, None if stop >= size else stop, size)
-            found = self.whole_documents(span, size)
-            end = (found.stop or size) if found else end
-            yield found
+            document_span = self.whole_documents(span, size)
+            end = (document_span.stop or size) if document_span else end
+            yield document_span
 
     def read(self, span, chosen, counts):
         """See `TextFormat`.
@@ -145,7 +145,7 @@ class Wikipedia(TextFormat):
                 counts["disambiguation_pages"] += 1
                 continue
             try:
-                found = wikitext.paragraphs(
+                paragraphs = wikitext.paragraphs(
                     markup,
                     site,
                     chosen.keep_lists,
@@ -160,8 +160,8 @@ class Wikipedia(TextFormat):
                     f"({problem:.80}); left out"
                 )
                 continue
-            counts["pages_without_text"] += not found
-            for paragraph in found:
+            counts["pages_without_text"] += not paragraphs
+            for paragraph in paragraphs:
                 yield from split_sentences(paragraph)
                 yield PARAGRAPH_END
             yield None
@@ -213,14 +213,14 @@ def _site(path, status):
             raise _damaged(path, error) from error
     if head is None:
         raise _damaged(path, "it ends too early")
-    found = _SITE.search(head)
-    if not found or b"<mediawiki" not in head[: found.start()]:
+    match = _SITE.search(head)
+    if not match or b"<mediawiki" not in head[: match.start()]:
         raise UserError(
             f"{path}: does not begin like a wiki's dump (<mediawiki ...><siteinfo>); name "
             "only pages-articles files, without their index"
         )
     try:
-        names = ElementTree.fromstring(found[0]).iter("namespace")
+        names = ElementTree.fromstring(match[0]).iter("namespace")
         named = [(name.text or "", int(name.get("key", "0"))) for name in names]
     except (ElementTree.ParseError, ValueError) as error:
         raise UserError(f"{path}: its <siteinfo> is damaged ({error})") from error
@@ -258,8 +258,8 @@ def _next_stream(file, position, most):
     file.seek(position)
     tail, read = b"", 0
     while read < most and (chunk := file.read(_CHUNK)):
-        if found := _STREAM.search(tail + chunk):
-            return position + read - len(tail) + found.start()
+        if match := _STREAM.search(tail + chunk):
+            return position + read - len(tail) + match.start()
         read += len(chunk)
         tail = (tail + chunk)[1 - _STREAM_BEGIN :]
     return None

@@ -180,7 +180,7 @@ def paragraphs(
     text = "".join(writer.parts)
     counts["removed_templates"] += text.count(_TEMPLATE_MARK)
     counts["removed_references"] += text.count(_REFERENCE_MARK)
-    found, lines = [], []
+    kept, lines = [], []
     for line in _PLACES.sub("", text).split("\n"):
         is_item = line.lstrip().startswith(_ITEM)
         line = _cleaned(line.replace(_ITEM, ""))
@@ -188,15 +188,15 @@ def paragraphs(
             lines.append(line)
             continue
         if lines:
-            found.append(" ".join(lines))
+            kept.append(" ".join(lines))
             lines = []
         if line and keep_lists:
-            found.append(line)
+            kept.append(line)
         elif is_item:
             counts["removed_list_items"] += 1
     if lines:
-        found.append(" ".join(lines))
-    return found
+        kept.append(" ".join(lines))
+    return kept
 
 
 def _marked(markup):

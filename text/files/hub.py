@@ -151,14 +151,14 @@ def _cached(where: Address, hub, purpose: str, error: Exception) -> str:
         name: hub.try_to_load_from_cache(where.name, name, revision=where.revision)
         for name in needed
     }
-    found = {name: path for name, path in paths.items() if isinstance(path, str)}
-    if not found.keys() & set(one_of):
+    cached = {name: path for name, path in paths.items() if isinstance(path, str)}
+    if not cached.keys() & set(one_of):
         raise UserError(
             f"{where}: cannot be reached ({error}), and the cache of huggingface_hub lacks "
             "it; fetch it once where there is a network, or pass a local folder"
         )
     print(f"{where}: cannot be reached ({error}); using the cache", file=sys.stderr)
-    return os.path.dirname(next(iter(found.values())))
+    return os.path.dirname(next(iter(cached.values())))
 
 
 def _check(where: Address, path: str, file) -> None:
@@ -173,8 +173,8 @@ def _check(where: Address, path: str, file) -> None:
     with open(path, "rb") as content:
         for block in iter(functools.partial(content.read, 1 << 24), b""):
             digest.update(block)
-    found = os.path.getsize(path), digest.hexdigest()
-    if any(b not in (None, a) for a, b in zip(found, (size, checksum), strict=True)):
+    actual = os.path.getsize(path), digest.hexdigest()
+    if any(b not in (None, a) for a, b in zip(actual, (size, checksum), strict=True)):
         os.remove(os.path.realpath(path))
         raise UserError(
             f"{where}: {file.rfilename} arrived damaged and was removed; run the same "
@@ -227,12 +227,12 @@ def push(folder: str, address: str, names: Collection[str]) -> str:
 
 def _names_there(api, hub, where) -> set[str]:
     try:
-        found = api.model_info(where.name, revision=where.revision)
+        model = api.model_info(where.name, revision=where.revision)
     except hub.errors.GatedRepoError:
         raise
     except hub.errors.RepositoryNotFoundError:
         return set()
-    return {file.rfilename for file in found.siblings}
+    return {file.rfilename for file in model.siblings}
 
 
 # --- Errors --------------------------------------------------------------------------

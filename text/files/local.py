@@ -270,9 +270,9 @@ def _not_a_lock(place):
     )
 
 
-def _holder(noted):
+def _holder(holders):
     """The last noted process that is still running, as far as this host can tell."""
-    for line in reversed(noted.splitlines()):
+    for line in reversed(holders.splitlines()):
         match = _HOLDER.match(line)
         if match and (match[2], int(match[1])) == (host(), os.getpid()):
             return line

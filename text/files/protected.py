@@ -71,9 +71,9 @@ def refuse(
         names = folder.names(name)
         whole = folder.made_of(names, models)
         if not whole and not replaces_records:
-            whole = folder.described(names)
+            whole = folder.records_of(names)
         if not whole and not replaces_vocabulary:
-            whole = folder.noted(names)
+            whole = folder.vocabulary_of(names)
         if whole:
             raise UserError(f"{path}: is a part of {whole}; choose another output")
 
@@ -123,7 +123,7 @@ class _Folder:
         made = _json(os.path.join(self._path, RUN_RECORD))
         return {RUN_RECORD, *(map(str, made) if isinstance(made, list) else ())}
 
-    def described(self, names: set[str]) -> str | None:
+    def records_of(self, names: set[str]) -> str | None:
         """The records that a file is a part of."""
         for name in self._numbers:
             if name.endswith(DESCRIPTION_SUFFIX):
@@ -132,7 +132,7 @@ class _Folder:
                     return f"the records of {path}"
         return None
 
-    def noted(self, names: set[str]) -> str | None:
+    def vocabulary_of(self, names: set[str]) -> str | None:
         """The vocabulary that a file is, or whose notes it is."""
         for name in names:
             stem = name.removesuffix(NOTES_SUFFIX)

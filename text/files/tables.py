@@ -64,12 +64,12 @@ def form_of(path: str) -> str | None:
     return suffix if suffix in FORMS else None
 
 
-def check_different(given, *names: str) -> None:
+def check_different(flags, *names: str) -> None:
     """Raises UserError if two of these flags name the same column."""
-    flags = {}
+    flag_of = {}
     for name in names:
-        column = getattr(given, name)
-        if column is not None and (other := flags.setdefault(column, name)) != name:
+        column = getattr(flags, name)
+        if column is not None and (other := flag_of.setdefault(column, name)) != name:
             raise UserError(
                 f"--{other} and --{name} are both {column!r}; name two columns"
             )
@@ -88,13 +88,13 @@ def cell(values: Mapping, column: str, where: str, flags: str):
         where: the row, as "file:line".
         flags: those that name the columns, for the error.
     """
-    found = get(values, column, _ABSENT)
-    if found is _ABSENT:
+    value = get(values, column, _ABSENT)
+    if value is _ABSENT:
         names = listed(values, form_of(where.rpartition(":")[0]))
         raise UserError(
             f"{header_of(where)}: has no column {column!r}, only {names}; check {flags}"
         )
-    return found
+    return value
 
 
 def get(values: Mapping, column: str | int | None, default=None):

@@ -195,7 +195,7 @@ class _TextWatch:
         if time.monotonic() - self._looked < _SECONDS_BETWEEN_LOOKS:
             return
         self._looked = time.monotonic()
-        if work.noted(stages.corpus_path(self._folder)) is None:
+        if work.outcome_of(stages.corpus_path(self._folder)) is None:
             outputs.statuses(self._settings.input_files, self._folder.origin)
 
 

@@ -100,7 +100,7 @@ def corpus_path(folder: work.Folder) -> str:
 
 def _tokenize_all(settings, folder, workers, counts):
     path = corpus_path(folder)
-    outcome = work.noted(path)
+    outcome = work.outcome_of(path)
     if outcome is None:
         prefixes, counted = _tokenize_pieces(settings, folder, workers)
         outcome = workers.share.do_once(path, join_corpus, settings, prefixes, counted)

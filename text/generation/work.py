@@ -100,8 +100,8 @@ class Folder:
         """
         names = os.listdir(self.path) if os.path.isdir(self.path) else ()
         for name in names:
-            if found := _SHARD_LOCK.fullmatch(name):
-                with local.locked(self._file(found["shard"])):
+            if lock := _SHARD_LOCK.fullmatch(name):
+                with local.locked(self._file(lock["shard"])):
                     pass
 
     def begin(self) -> None:
@@ -154,7 +154,7 @@ def _some(names):
     return ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
 
 
-def noted(path: str) -> dict | None:
+def outcome_of(path: str) -> dict | None:
     """What a task has noted, or None if it is not done; `path` is that of `do`."""
     with contextlib.suppress(FileNotFoundError):
         return read_json(f"{path}.json")
@@ -168,7 +168,7 @@ def do(path: str, function: Callable[..., dict], *arguments) -> dict:
             for the names of its files.
         function: returns what to note, a dict of JSON values.
     """
-    outcome = noted(path)
+    outcome = outcome_of(path)
     if outcome is None:
         outcome = function(path, *arguments)
         write_json(f"{path}.json", outcome)
@@ -196,12 +196,12 @@ class Share:
         """Like `do`, for a task that only one run does."""
         if self.index == 0:
             return do(path, function, *arguments)
-        return self.wait_until(lambda: noted(path), "shard 0")
+        return self.wait_until(lambda: outcome_of(path), "shard 0")
 
     def wait_until(self, ready: Callable[[], Any], whom: str) -> Any:
         """Waits until a value is neither None nor False, with a line every minute."""
         begun = told = time.monotonic()
-        while (found := ready()) is None or found is False:
+        while (value := ready()) is None or value is False:
             self.check()
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()
@@ -209,7 +209,7 @@ class Share:
                 told = now
                 waited = duration(now - begun)
                 print(f"waiting for {whom} since {waited}", file=sys.stderr, flush=True)
-        return found
+        return value
 
 
 class _Elsewhere:
@@ -220,10 +220,10 @@ class _Elsewhere:
         self._whom = f"shard {number % share.count}"
 
     def done(self) -> bool:
-        return noted(self._path) is not None
+        return outcome_of(self._path) is not None
 
     def result(self) -> dict:
-        return self._share.wait_until(lambda: noted(self._path), self._whom)
+        return self._share.wait_until(lambda: outcome_of(self._path), self._whom)
 
 
 class Workers:
@@ -298,10 +298,10 @@ class Workers:
         ahead = collections.deque()
         unfinished = set()
         for number, (size, task) in enumerate(tasks):
-            outcome = noted(task[0])
+            outcome = outcome_of(task[0])
             was_noted = outcome is not None
             if was_noted:
-                future = _known(outcome)
+                future = _finished(outcome)
             elif self.share.has(number):
                 future = self._submit(task)
                 unfinished.add(future)
@@ -323,7 +323,7 @@ class Workers:
 
     def _start(self, function, *arguments):
         if self._executor is None:
-            return _known(function(*arguments))
+            return _finished(function(*arguments))
         # Processes start as tasks are submitted and inherit the blocked Ctrl-C; here it
         # takes effect after the block.
         held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -344,7 +344,7 @@ def _one_line_if_killed():
         ) from error
 
 
-def _known(outcome):
+def _finished(outcome):
     future = concurrent.futures.Future()
     future.set_result(outcome)
     return future

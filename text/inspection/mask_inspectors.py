@@ -74,7 +74,7 @@ class StaticMaskInspector(MaskInspector):
 
     def _as_many_as_asked_for(self, text):
         options, asked = self.options, "a different number of"
-        counts = _wanted(text, options, self.vocabulary)[:, None]
+        counts = _num_expected(text, options, self.vocabulary)[:, None]
         is_wrong = text.is_predicted != (
             np.arange(options.max_predictions_per_seq) < counts
         )
@@ -91,7 +91,7 @@ class StaticMaskInspector(MaskInspector):
         return [_Predictions(self.options.max_predictions_per_seq, self.vocabulary)]
 
 
-def _wanted(text, options, vocabulary):
+def _num_expected(text, options, vocabulary):
     """How many predictions records ask for: int64 [batch]."""
     counts = prediction_counts(text.lengths, options.masked_lm_prob)
     most = np.minimum(options.max_predictions_per_seq, text.words(vocabulary).sum(1))
@@ -110,7 +110,7 @@ class _Predictions(figures.RunningSums):
         self._tokens = 0
         # The expected outcomes and their variance.
         self._expected, self._variance = np.zeros(3), np.zeros(3)
-        self._wanted = self._found = 0  # in records whose rate is known
+        self._expected = self._actual = 0  # in records whose rate is known
         self._least_share = 1.0  # of the wanted predictions
 
     def add(self, batch, text, options) -> None:
@@ -120,8 +120,8 @@ class _Predictions(figures.RunningSums):
         self._tokens += int(text.lengths.sum())
         self._add_outcomes(batch, text.is_predicted, options)
         if options.masked_lm_prob:
-            self._wanted += int(_wanted(text, options, self._vocabulary).sum())
-            self._found += int(counts.sum())
+            self._expected += int(_num_expected(text, options, self._vocabulary).sum())
+            self._actual += int(counts.sum())
             if options.do_whole_word_mask:
                 self._least_share = 1 - _WHOLE_WORD_SHORTFALL
             if options.ngram > 1:
@@ -154,12 +154,12 @@ class _Predictions(figures.RunningSums):
             )
 
     def _implausible_rate(self):
-        wanted, found = self._wanted, self._found
-        slack = _MASK_RATE_TOLERANCE * wanted + figures.DEVIATIONS * np.sqrt(wanted)
-        if not self._least_share * wanted - slack <= found <= wanted + slack:
+        expected, actual = self._expected, self._actual
+        slack = _MASK_RATE_TOLERANCE * expected + figures.DEVIATIONS * np.sqrt(expected)
+        if not self._least_share * expected - slack <= actual <= expected + slack:
             yield (
                 "predictions must match --masked_lm_prob (by default, the description's)",
-                f"it asks for {wanted:,} predictions, but there are {found:,}",
+                f"it asks for {expected:,} predictions, but there are {actual:,}",
             )
 
     @property

@@ -68,9 +68,9 @@ def survey(
         with anywhere.access(path):
             compression = "GZIP" if framing.is_gzip(path) else ""
         if number is None or (offsets is None and not compression):
-            found, offsets = count(path, compression)
-            check_number(path, found, found if number is None else number)
-            number = found
+            counted, offsets = count(path, compression)
+            check_number(path, counted, counted if number is None else number)
+            number = counted
         files.append(
             RecordFile(path, compression, number, None if compression else offsets)
         )
@@ -109,10 +109,10 @@ def _described(path, size, description):
     return number, offsets
 
 
-def check_number(path, found, expected):
-    if found != expected:
+def check_number(path, number, expected):
+    if number != expected:
         raise UserError(
-            f"{path}: {found} records, but {expected} when the run began or according to "
+            f"{path}: {number} records, but {expected} when the run began or according to "
             "its description; copy or write it again"
         )
 

@@ -36,13 +36,13 @@ def race(folder: str) -> Iterator[tuple[str, dict]]:
         for number, passage in tables.read(path, form="jsonl"):
             where = f"{path}:{number}"
             try:
-                found = list(_questions(passage))
+                questions = list(_questions(passage))
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(
                     f"{where}: is not a passage of RACE ({error!r}), with article, "
                     "questions, options and answers"
                 ) from error
-            yield from ((where, question) for question in found)
+            yield from ((where, question) for question in questions)
 
 
 def _questions(passage: Mapping) -> Iterator[dict]:
@@ -54,10 +54,10 @@ def _questions(passage: Mapping) -> Iterator[dict]:
             start, choices = "", [question.replace(_GAP, option) for option in options]
         else:
             start, choices = question, options
-        found = {"context": passage["article"], "start": start, "choices": choices}
+        row = {"context": passage["article"], "start": start, "choices": choices}
         if answer is not None:
-            found["label"] = ord(answer) - ord("A")
-        yield found
+            row["label"] = ord(answer) - ord("A")
+        yield row
 
 
 def is_copa(values: Mapping) -> bool:
@@ -73,9 +73,9 @@ def copa(values: Mapping, where: str) -> dict:
         raise UserError(
             f"{where}: question is {values['question']!r:.40}; it must be cause or effect"
         )
-    found = {
+    row = {
         "context": values["premise"],
         "start": _LINKS[values["question"]],
         "choices": [values["choice1"], values["choice2"]],
     }
-    return found | ({"label": values["label"]} if "label" in values else {})
+    return row | ({"label": values["label"]} if "label" in values else {})

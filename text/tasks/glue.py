@@ -38,13 +38,13 @@ class Table(NamedTuple):
                 yield where, values
                 continue
             try:
-                found = list(self.rows(values))
+                rows = list(self.rows(values))
             except (LookupError, TypeError, AttributeError) as error:
                 raise UserError(
                     f"{where}: is not a line of this task ({error!r}); check --task_name "
                     "and --data_dir"
                 ) from error
-            yield from ((where, row) for row in found)
+            yield from ((where, row) for row in rows)
 
 
 class DataSet(NamedTuple):

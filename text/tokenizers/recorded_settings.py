@@ -101,8 +101,8 @@ def noted_by_run(folder: str) -> tuple[str, dict]:
     """
     for name in (TASK, TEXT):
         path = os.path.join(folder, name)
-        if noted := _json_object(path):  # else absent, or somebody else's
-            return path, noted
+        if settings := _json_object(path):  # else absent, or somebody else's
+            return path, settings
     return path, {}
 
 

@@ -390,10 +390,10 @@ def _family(tokens):
 def _known_family(path, tokens):
     if family := _family(tokens):
         return family
-    known = " or ".join(" ".join(f.special.tokens) for f in FAMILIES.values())
+    families = " or ".join(" ".join(f.special.tokens) for f in FAMILIES.values())
     raise UserError(
-        f"{path}: has no pieces {known}, the special tokens of ALBERT, XLNet, KoBERT and "
-        "T5; use a model that has them, or learn one with build_vocab.py "
+        f"{path}: has no pieces {families}, the special tokens of ALBERT, XLNet, KoBERT "
+        "and T5; use a model that has them, or learn one with build_vocab.py "
         "--kind=sentencepiece"
     )
 

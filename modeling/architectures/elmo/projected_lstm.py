@@ -97,9 +97,9 @@ class ProjectedLstms(keras.layers.Layer):
         """
 
         def function(gates, of_outputs, projections, output, cell):
-            def step(state, given):
+            def step(state, inputs):
                 output, cell = state[:2]
-                gates, is_token = given[..., :-1], given[..., -1:]
+                gates, is_token = inputs[..., :-1], inputs[..., -1:]
                 gates = gates + _product(output, of_outputs)
                 i, j, f, o = _activated(gates)
                 new_cell = _clipped(f * cell + i * j, self.cell_clip)
@@ -115,8 +115,8 @@ class ProjectedLstms(keras.layers.Layer):
 
             begin = (output, cell, ops.zeros_like(gates[0]))
             # As one tensor: of several, TensorFlow's scan needs to know the length.
-            given = ops.concatenate([gates, is_token], axis=-1)
-            _, results = ops.scan(step, begin, given)
+            inputs = ops.concatenate([gates, is_token], axis=-1)
+            _, results = ops.scan(step, begin, inputs)
             outputs, cells, summed = results
 
             def gradient(*upstream):
@@ -157,9 +157,9 @@ class ProjectedLstms(keras.layers.Layer):
         slopes, hidden = self._slopes(is_token, outputs, cells, gates)
         reversed_weights = [ops.swapaxes(w, 1, 2) for w in (of_outputs, projections)]
 
-        def step(state, given):
+        def step(state, inputs):
             of_output, of_cell = state[:2]
-            more_output, more_cell, inside, by_cell, by_output, *others = given
+            more_output, more_cell, inside, by_cell, by_output, *others = inputs
             through, is_open, f, is_token = others
             of_output, of_cell = of_output + more_output, of_cell + more_cell
             of_projection = of_output * is_open
@@ -176,9 +176,9 @@ class ProjectedLstms(keras.layers.Layer):
             )
             return state, state
 
-        given = (of_new_outputs, of_new_cells, *slopes, is_token)
+        inputs = (of_new_outputs, of_new_cells, *slopes, is_token)
         begin = (*(ops.zeros_like(x[0]) for x in (outputs, cells, gates, outputs)),)
-        (of_output, of_cell, *_), results = ops.scan(step, begin, given, reverse=True)
+        (of_output, of_cell, *_), results = ops.scan(step, begin, inputs, reverse=True)
         of_gates, of_projection = results[2:]
         return (
             of_gates,

@@ -173,10 +173,10 @@ class Decoder(Stack, keras.layers.Layer):
         """See `TextToTextModel.decode`."""
         hidden = self.embeddings(ids, dropouts=dropouts)
         bias = self.bias(ops.shape(ids)[1])
-        found = self.run_stack(hidden, bias, encoded, unseen, dropouts=dropouts)
+        outputs = self.run_stack(hidden, bias, encoded, unseen, dropouts=dropouts)
         if return_all:
-            return {"embedding_output": hidden, **found}
-        return {"sequence_output": found["sequence_output"]}
+            return {"embedding_output": hidden, **outputs}
+        return {"sequence_output": outputs["sequence_output"]}
 
     def step(self, ids, place, number, bias, caches, memories, unseen):
         """The next position of rows whose earlier positions are in the caches.
@@ -192,11 +192,11 @@ class Decoder(Stack, keras.layers.Layer):
         """
         hidden = self.embeddings(ids[:, None])
         bias = ops.take(bias, [number], axis=2)
-        found = []
+        extended = []
         for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
             hidden, cache = block.step(hidden, place, cache, bias, memory, unseen)
-            found.append(cache)
-        return self.norm(hidden)[:, 0], found
+            extended.append(cache)
+        return self.norm(hidden)[:, 0], extended
 
 
 def greedy(model: TextToTextModel, batch, length: int):

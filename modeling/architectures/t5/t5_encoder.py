@@ -115,15 +115,15 @@ class T5Encoder(Stack, Encoder):
         """See `Encoder.encode`; segment_ids have no effect."""
         hidden = self.embeddings(inputs["input_ids"], dropouts=dropouts)
         length = ops.shape(hidden)[1]
-        found = self.run_stack(
+        outputs = self.run_stack(
             hidden,
             self.blocks[0].attention.bias(length, length),
             unseen=unseen(inputs),
             dropouts=dropouts,
         )
         if return_all:
-            return {"embedding_output": hidden, **found}
-        return {"sequence_output": found["sequence_output"]}
+            return {"embedding_output": hidden, **outputs}
+        return {"sequence_output": outputs["sequence_output"]}
 
     def attention_scores(self, number, layer_input):
         block, length = self.blocks[number], ops.shape(layer_input)[1]

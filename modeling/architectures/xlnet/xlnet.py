@@ -200,8 +200,8 @@ class XlnetEncoder(Encoder):
     @property
     def stages(self):
         above = [layer.weights for layer in (*self.transformer_layers, self.summary)]
-        known = {v.path for weights in above for v in weights}
-        return [[v for v in self.weights if v.path not in known], *above]
+        paths_above = {v.path for weights in above for v in weights}
+        return [[v for v in self.weights if v.path not in paths_above], *above]
 
     def pool(self, outputs, input_mask=None):
         return self._summary(outputs["sequence_output"], input_mask)

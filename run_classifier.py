@@ -355,7 +355,7 @@ class Classifier(ServedTask):
 
     def state(self):
         both = {"both_orders": True} if self.flags.both_orders else {}
-        return learned_labels.noted(self.labels) | both | self._windows
+        return learned_labels.state_of(self.labels) | both | self._windows
 
     @property
     def _windows(self):

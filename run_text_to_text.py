@@ -137,7 +137,7 @@ if __name__ == "__main__":
 from training import metrics
 from training.run import checks
 from training.finetuning import finetune, labels, squad_metrics
-from training.finetuning.texts import Example, TextTask, check_target
+from training.finetuning.text_to_text_task import Example, TextTask, check_target
 
 # === Tasks ===========================================================================
 

@@ -17,7 +17,7 @@ from tests import forked, jobs, t5, text_to_text
 from tests.text_to_text import TINY, answers, flags, make_task, pairs, run, write_table
 from text.tasks import as_text
 from training.finetuning.task import Predictions
-from training.finetuning.texts import Example
+from training.finetuning.text_to_text_task import Example
 
 GOLDEN = tests.GOLDEN / "squad"
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}

@@ -9,7 +9,7 @@ import tests
 from tests import served, text_to_text
 from tests.text_to_text import TINY, make_task
 from text.tokenizers.learning import sentencepiece_learning
-from training.finetuning.texts import Example
+from training.finetuning.text_to_text_task import Example
 
 GOLDEN = tests.GOLDEN / "squad"
 

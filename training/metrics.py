@@ -59,7 +59,7 @@ def f1_of_labels(gold: list[str], predicted: list[str], labels: list[str]) -> fl
     )
 
 
-def found(gold: set, predicted: set) -> dict[str, float]:
+def precision_recall_f1(gold: set, predicted: set) -> dict[str, float]:
     """Precision, recall and F1 of the things found, each either right or wrong."""
     from sklearn import metrics
 

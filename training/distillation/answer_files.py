@@ -61,13 +61,13 @@ class Answers:
         Raises:
             UserError: these are not the rows that were asked.
         """
-        found = []
+        hashes = []
         number = len(next(iter(self.outputs.values())))
         for at, row in rows:
-            place = len(found)
-            found.append(row_hash(row))
+            place = len(hashes)
+            hashes.append(row_hash(row))
             if place >= number or (
-                self.hashes is not None and self.hashes[place] != found[-1]
+                self.hashes is not None and self.hashes[place] != hashes[-1]
             ):
                 raise UserError(
                     f"{self.source}: row {place}, counted from 0, is not the one that the "
@@ -80,12 +80,12 @@ class Answers:
                 for name, values in self.outputs.items()
             }
             yield at, dataclasses.replace(row, labels={**row.labels, **labels})
-        if len(found) != number:
+        if len(hashes) != number:
             raise UserError(
                 f"{self.source}: contains answers to {number} rows, but there are "
-                f"{len(found)}; remove the file, so that the teacher is asked again"
+                f"{len(hashes)}; remove the file, so that the teacher is asked again"
             )
-        self.hashes = np.array(found, np.int64)
+        self.hashes = np.array(hashes, np.int64)
 
 
 def row_hash(row: Row) -> int:

@@ -162,7 +162,7 @@ class WordDistillationOptions(DistillationOptions):
 
 
 def _pair(item):
-    mine, theirs = item.split(":")
-    if not (mine.isdecimal() and theirs.isdecimal()):
+    student, teacher = item.split(":")
+    if not (student.isdecimal() and teacher.isdecimal()):
         raise ValueError
-    return int(mine), int(theirs)
+    return int(student), int(teacher)

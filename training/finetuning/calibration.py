@@ -45,8 +45,8 @@ class Calibration(NamedTuple):
 
     def description(self) -> dict:
         """What an export says about it."""
-        known = {"temperature": self.temperature, "thresholds": self.thresholds}
-        return {name: value for name, value in known.items() if value is not None}
+        parameters = {"temperature": self.temperature, "thresholds": self.thresholds}
+        return {name: value for name, value in parameters.items() if value is not None}
 
     def scores(
         self, gold: np.ndarray, logits: np.ndarray, names: Sequence[str]
@@ -59,8 +59,8 @@ class Calibration(NamedTuple):
             scores["ece_calibrated"] = expected_calibration_error(gold, calibrated)
             scores["temperature"] = self.temperature
         if self.cuts is not None:
-            known = zip(names, self.thresholds, strict=True)
-            scores |= {f"threshold_{name}": value for name, value in known}
+            thresholds = zip(names, self.thresholds, strict=True)
+            scores |= {f"threshold_{name}": value for name, value in thresholds}
         return scores
 
 
@@ -86,20 +86,20 @@ def recalled(
         UserError: nothing was fitted.
     """
     path = os.path.join(folder, run_folder.RESULTS_JSON)
-    results = anywhere.read_json(path)
-    known = {k: v for k, v in dict(results or {}).items() if isinstance(v, float)}
+    results = dict(anywhere.read_json(path) or {})
+    results = {k: v for k, v in results.items() if isinstance(v, float)}
     needed = ["eval_temperature"] * temperature
     needed += [f"eval_threshold_{name}" for name in names] * cuts
-    if missing := [name for name in needed if name not in known]:
+    if missing := [name for name in needed if name not in results]:
         raise UserError(
             f"{path}: has no {missing[0]}; pass --do_eval, which fits it to the dev set"
         )
-    found = known["eval_temperature"] if temperature else None
+    stored_temperature = results["eval_temperature"] if temperature else None
     if not cuts:
-        return Calibration(found)
-    odds = np.clip([known[name] for name in needed[-len(names) :]], 1e-300, 1 - 1e-16)
-    logits = np.log(odds / (1 - odds)) * (found or 1.0)
-    return Calibration(found, tuple(logits.tolist()))
+        return Calibration(stored_temperature)
+    odds = np.clip([results[name] for name in needed[-len(names) :]], 1e-300, 1 - 1e-16)
+    logits = np.log(odds / (1 - odds)) * (stored_temperature or 1.0)
+    return Calibration(stored_temperature, tuple(logits.tolist()))
 
 
 def expected_calibration_error(gold: np.ndarray, logits: np.ndarray) -> float:
@@ -173,8 +173,8 @@ def _best_cut(gold, logits):
     ends = np.append(np.flatnonzero(np.diff(values)), len(values) - 1)
     below = np.append(values, values[-1] - 2.0)
     cuts = np.append((values[ends] + below[ends + 1]) / 2, 0.0)
-    found = np.append(ends + 1, np.sum(values > 0))
+    num_predicted = np.append(ends + 1, np.sum(values > 0))
     right = np.append(hits[ends], np.sum(gold[logits > 0]))
-    f1 = 2 * right / (found + hits[-1])
+    f1 = 2 * right / (num_predicted + hits[-1])
     best = cuts[f1 == f1.max()]
     return float(best[np.abs(best).argmin()])

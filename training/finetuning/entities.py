@@ -83,23 +83,24 @@ class Entities(TagScheme):
 
     def score(self, sentences, logits):
         gold, predicted = [], []
-        for one, mine in zip(sentences, logits, strict=True):
-            found = tags.mark(self._found(mine), len(one.words), "iob2")
+        for one, sentence_logits in zip(sentences, logits, strict=True):
+            entities = self._predicted_entities(sentence_logits)
+            predicted_tags = tags.mark(entities, len(one.words), "iob2")
             gold.append(self.scored(one.words, one.tags))
-            predicted.append(self.scored(one.words, found))
+            predicted.append(self.scored(one.words, predicted_tags))
         sides = [[tags.entities(marks) for marks in side] for side in (gold, predicted)]
-        scores = metrics.found(*map(_numbered, sides))
+        scores = metrics.precision_recall_f1(*map(_numbered, sides))
         # Files with another scheme than the training set's say the same in other tags.
         marks = (
-            tags.mark(found, len(words), self.name)
+            tags.mark(entities, len(words), self.name)
             for side in sides
-            for found, words in zip(side, gold, strict=True)
+            for entities, words in zip(side, gold, strict=True)
         )
         marks = np.array(list(itertools.chain.from_iterable(marks)), object)
         scores["accuracy"] = metrics.accuracy(*marks.reshape(2, -1))
         for kind in filter(None, self.types):
             some = ({e for e in _numbered(each) if e[1] == kind} for each in sides)
-            for name, value in metrics.found(*some).items():
+            for name, value in metrics.precision_recall_f1(*some).items():
                 scores[f"{name}_{kind}"] = value
         if self.is_by_character:
             scores = klue_scores(gold, predicted, self.labels) | scores
@@ -112,7 +113,7 @@ class Entities(TagScheme):
         true = tags.entities(sentence.tags)
         return judged(
             sentence.words,
-            (true, self._found(logits)),
+            (true, self._predicted_entities(logits)),
             metrics.softmax(logits),
             self.labels,
             tags.mark(true, len(sentence.words), "iob2"),
@@ -120,9 +121,9 @@ class Entities(TagScheme):
         )
 
     def answer(self, words, logits):
-        found = self._found(logits)
+        entities = self._predicted_entities(logits)
         return {
-            "tags": tags.mark(found, len(words), self._written),
+            "tags": tags.mark(entities, len(words), self._written),
             "probabilities": metrics.softmax(logits).max(axis=1).tolist(),
             "entities": [
                 {
@@ -131,7 +132,7 @@ class Entities(TagScheme):
                     "start": start,
                     "stop": stop,
                 }
-                for kind, start, stop in found
+                for kind, start, stop in entities
                 if list(words[start:stop]) != [SPACE]
             ],
         }
@@ -146,14 +147,16 @@ class Entities(TagScheme):
     def _written(self):
         return self.name or "iob2"
 
-    def _found(self, logits):
+    def _predicted_entities(self, logits):
         labels = self.labels
         return tags.entities([labels[n] for n in logits.argmax(axis=1)])
 
 
 def _types(sentences):
-    found = (tags.entities(sentence.tags) for sentence in sentences)
-    return tuple(sorted({entity.kind for some in found for entity in some}))
+    types = {
+        entity.kind for sentence in sentences for entity in tags.entities(sentence.tags)
+    }
+    return tuple(sorted(types))
 
 
 def _check_types(sentences, types, path):
@@ -201,7 +204,9 @@ def klue_scores(
     ]
     kinds = sorted({entity[1] for side in sides for entity in side})
     f1s = [
-        metrics.found(*({e for e in side if e[1] == kind} for side in sides))["f1"]
+        metrics.precision_recall_f1(
+            *({e for e in side if e[1] == kind} for side in sides)
+        )["f1"]
         for kind in kinds
     ]
     flat = (list(itertools.chain.from_iterable(side)) for side in (gold, predicted))
@@ -239,11 +244,11 @@ def judged(
         places = np.arange(start, stop), [numbers[mark] for mark in marks]
         return float(losses[places].sum())
 
-    true, found = (
+    true, predicted = (
         {(start, stop): kind or "entity" for kind, start, stop in side}
         for side in entities
     )
-    for start, stop in sorted(true | found):
+    for start, stop in sorted(true | predicted):
         size = stop - start
         chances = {_NO_ENTITY: math.exp(-loss(start, stop, [tags.OUTSIDE] * size))}
         for kind in kinds:
@@ -252,7 +257,7 @@ def judged(
         yield Judgement(
             text=_in_context(words, start, stop, separator),
             gold=true.get((start, stop), _NO_ENTITY),
-            predicted=found.get((start, stop), _NO_ENTITY),
+            predicted=predicted.get((start, stop), _NO_ENTITY),
             error=loss(start, stop, true_labels[start:stop]),
             probabilities=chances,
         )

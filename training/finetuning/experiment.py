@@ -99,11 +99,11 @@ class Experiment:
                 state = {}  # pre-training notes nothing about a head
         elif hugging_face.is_weights(source):
             state = hugging_face_task.read_task(source)
-        mine, learned = type(self.task).__name__, state.get("task")
-        if learned and learned != mine:
+        task_name, learned = type(self.task).__name__, state.get("task")
+        if learned and learned != task_name:
             raise UserError(
-                f"{folder}: contains a model of the task {learned}, not {mine}; run the "
-                "script that trained it, or choose another folder"
+                f"{folder}: contains a model of the task {learned}, not {task_name}; run "
+                "the script that trained it, or choose another folder"
             )
         if state:
             self.task.restore(state)

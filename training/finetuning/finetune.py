@@ -80,12 +80,12 @@ def _run(experiment: Experiment, runs: Mapping[str, Experiment]) -> None:
             trainer = search(experiment, run, trials)
         else:
             trainer = _single(experiment, run, trials[0], splits)
-        known = _evaluate(experiment, trainer) if flags.do_eval else {}
+        predictions_by_split = _evaluate(experiment, trainer) if flags.do_eval else {}
         if experiment.teacher and flags.do_eval:
             _compare(experiment, trainer)
         if flags.do_predict:
             for split in task.test_sets:
-                _predict(experiment, trainer, split, known.get(split))
+                _predict(experiment, trainer, split, predictions_by_split.get(split))
         if flags.do_export:
             distribution.on_chief(
                 experiment.strategy, lambda: _export(experiment, trainer, runs)
@@ -125,10 +125,10 @@ def _compare(student: Experiment, trainer: loop.Trainer) -> None:
 def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predictions]:
     """Writes the scores of all evaluation sets; returns the predictions."""
     flags, task = experiment.flags, experiment.task
-    results, pages, known = {}, [], {}
+    results, pages, predictions_by_split = {}, [], {}
     for split in task.eval_sets:
         predictions, values = experiment.score(trainer, split)
-        known[split] = predictions
+        predictions_by_split[split] = predictions
         prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
         results |= {f"{prefix}{name}": value for name, value in values.items()}
         experiment.log.scores(split, values)
@@ -140,7 +140,7 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
-        return known
+        return predictions_by_split
     path = functools.partial(os.path.join, flags.output_dir)
     written = write_results(flags.output_dir, results)
     run_folder.write_file(
@@ -153,7 +153,7 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     experiment.log.say(f"evaluation written to {written}")
     if any(j.gold != j.predicted for page in pages for j in page.judgements):
         experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
-    return known
+    return predictions_by_split
 
 
 def _warn_of_triviality(experiment, split, predictions, values):
@@ -178,15 +178,17 @@ def _in_words(task, values):
 
 
 def _predict(
-    experiment: Experiment, trainer: loop.Trainer, split: str, known=None
+    experiment: Experiment, trainer: loop.Trainer, split: str, predictions=None
 ) -> None:
     """Writes the answers to a test set, reusing the predictions of an evaluation."""
-    if known is None:
-        known, _ = experiment.predict(
+    if predictions is None:
+        predictions, _ = experiment.predict(
             trainer, split, experiment.flags.predict_batch_size
         )
     if experiment.chief:
-        written = experiment.task.write_predictions(known, experiment.flags.output_dir)
+        written = experiment.task.write_predictions(
+            predictions, experiment.flags.output_dir
+        )
         experiment.log.say(f"predicted {split}: {', '.join(written)}")
 
 
@@ -248,11 +250,11 @@ def _merged(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
 def _product(experiment: Experiment, model, step: int) -> export.Product:
     flags, task = experiment.flags, experiment.task
     split = task.test_sets[0]
-    known = []
+    real_examples = []
     if flags.do_eval or flags.do_predict:
         sets = task.eval_sets if flags.do_eval else task.test_sets
-        known = experiment.sets.examples(sets[0])
-    examples = [*task.samples(), *known[:_CHECKED]]
+        real_examples = experiment.sets.examples(sets[0])
+    examples = [*task.samples(), *real_examples[:_CHECKED]]
     made = [
         (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
     ]

@@ -215,9 +215,9 @@ class OneClass(Labels):
         return shown
 
     def read(self, value, where):
-        return self._known(value, where)
+        return self._read_class(value, where)
 
-    def _known(self, value, where):
+    def _read_class(self, value, where):
         """A class as text; in JSON it may be a whole number."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -246,17 +246,17 @@ class OneClass(Labels):
                 "the teacher does not note its labels, and the training set has none; "
                 "pass --labels in the teacher's order"
             )
-        found = sorted({name for label in labels for name in self.classes(label)})
-        if len(found) < 2:
+        names = sorted({name for label in labels for name in self.classes(label)})
+        if len(names) < 2:
             raise UserError(
-                f"{path}: all labels are {found}; at least two different ones are needed; "
+                f"{path}: all labels are {names}; at least two different ones are needed; "
                 "check --label_column"
             )
         composed = {}
-        for name in found:
+        for name in names:
             if composed.setdefault(_composed(name), name) != name:
                 raise UserError(f"{path}: {_OTHER_FORM.format(name)}")
-        self.names = tuple(found)
+        self.names = tuple(names)
 
     def classes(self, label):
         return (label,)
@@ -344,7 +344,7 @@ class SeveralClasses(OneClass):
             raise UserError(
                 f"{where}: {value!r:.40} is neither a list of labels nor text"
             )
-        return tuple(self._known(part, where) for part in value)
+        return tuple(self._read_class(part, where) for part in value)
 
     def classes(self, label):
         return tuple(label)

@@ -6,7 +6,7 @@ from errors import UserError
 from training.finetuning.labels import Labels, OneClass, SeveralClasses, listed
 
 
-def noted(labels: Labels) -> dict:
+def state_of(labels: Labels) -> dict:
     """What a model notes of its labels, for `take_up`."""
     state = {"labels": labels.names}
     if isinstance(labels, SeveralClasses):
@@ -20,21 +20,21 @@ def take_up(labels: Labels, state: Mapping, custom: bool, named: bool = False) -
     """Gives labels the names that a trained model noted, unless they have others.
 
     Args:
-        state: what `noted` returned, read from JSON; or Hugging Face's label_names
+        state: what `state_of` returned, read from JSON; or Hugging Face's label_names
             alone, which may not be what files have.
         custom: whether flags say which labels there are.
         named: whether flags say what people call them.
     Raises:
         UserError: they are others.
     """
-    names, mine = state.get("label_names"), labels.names
-    known = state.get("labels", names)
+    names, own_names = state.get("label_names"), labels.names
+    learned_names = state.get("labels", names)
     hint = "check --task_name and the model's folder"
     kinds = [
         "numbers" if names is None else "several labels" if several else "one label"
         for names, several in (
-            (known, state.get("several_labels", False)),
-            (mine, isinstance(labels, SeveralClasses)),
+            (learned_names, state.get("several_labels", False)),
+            (own_names, isinstance(labels, SeveralClasses)),
         )
     ]
     if kinds[0] != kinds[1]:
@@ -42,30 +42,33 @@ def take_up(labels: Labels, state: Mapping, custom: bool, named: bool = False) -
         raise UserError(
             f"the model was trained for {kinds[0]} per text, not for {kinds[1]}; {hint}"
         )
-    if known is None:
+    if learned_names is None:
         return
     are_values = "labels" in state
-    if not are_values and not (named and mine) and _are_ambiguous(known):
+    if not are_values and not (named and own_names) and _are_ambiguous(learned_names):
         raise UserError(
-            f"the model's names of labels are empty or repeated: {listed(known)}; pass "
-            "--label_names" + (", and --labels in the same order" if custom else "")
+            f"the model's names of labels are empty or repeated: {listed(learned_names)}; "
+            "pass --label_names"
+            + (", and --labels in the same order" if custom else "")
         )
-    if mine == ():
-        labels.names = known
-        numbers = {str(number): name for number, name in enumerate(known)}
-        if not are_values and numbers.keys().isdisjoint(known):
+    if own_names == ():
+        labels.names = learned_names
+        numbers = {str(number): name for number, name in enumerate(learned_names)}
+        if not are_values and numbers.keys().isdisjoint(learned_names):
             labels.relabel = numbers
-    elif tuple(known) != mine and (are_values or not _may_be_called(labels, known)):
+    elif tuple(learned_names) != own_names and (
+        are_values or not _may_be_called(labels, learned_names)
+    ):
         hint = "remove --labels, or pass these" if custom else hint
-        if not are_values and _places(labels, known) == [None] * len(mine):
+        if not are_values and _places(labels, learned_names) == [None] * len(own_names):
             hint += (
                 "; if these are names of the same labels in the same order, pass "
-                f"--label_names={listed(known).replace(', ', ',')}"
+                f"--label_names={listed(learned_names).replace(', ', ',')}"
             )
-        shown = mine if are_values else labels.display_names
+        shown = own_names if are_values else labels.display_names
         raise UserError(
-            f"the model was trained for the labels {listed(known)} in this order, not for "
-            f"{listed(shown)}; {hint}"
+            f"the model was trained for the labels {listed(learned_names)} in this order, "
+            f"not for {listed(shown)}; {hint}"
         )
     # Equal to the files', they name nothing; a data set may know better.
     if names and tuple(names) != labels.names and not named:

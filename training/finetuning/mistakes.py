@@ -133,12 +133,12 @@ def _mistake(judgement: Judgement) -> str:
 
 def _odds(judgement) -> list[str]:
     """The most probable answers, and what is true and predicted in any case."""
-    known = judgement.probabilities
-    ranked = sorted(known, key=known.get, reverse=True)
+    probabilities = judgement.probabilities
+    ranked = sorted(probabilities, key=probabilities.get, reverse=True)
     both = {judgement.gold, judgement.predicted}
     named = both.union(*(names.split(", ") for names in both))
     return [
-        f"{known[name]:.3f} {name}"
+        f"{probabilities[name]:.3f} {name}"
         for i, name in enumerate(ranked)
         if i < _MOST_PROBABLE or name in named
     ]

@@ -353,8 +353,8 @@ def flags_of_run(
         more: other flags.
     """
     names = ("lstm_layers", "lstm_size", "features")
-    noted = state["flags"] | {name: state[name] for name in names if name in state}
-    return group(**noted, output_dir=folder, do_export=True, **more)
+    flags = state["flags"] | {name: state[name] for name in names if name in state}
+    return group(**flags, output_dir=folder, do_export=True, **more)
 
 
 @dataclasses.dataclass(frozen=True)

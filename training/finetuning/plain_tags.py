@@ -43,18 +43,18 @@ class PlainTags(TagScheme):
             self._labels = sorted({tag for one in sentences for tag in one.tags})
         if not self._labels:
             return  # refused by the task
-        known = set(self._labels)
+        labels = set(self._labels)
         unknown = [
             line
             for one in sentences
             for line, tag in zip(one.lines, one.tags, strict=True)
-            if tag not in known
+            if tag not in labels
         ]
         if len(unknown) == sum(len(one.tags) for one in sentences):
             tag, line = sentences[0].tags[0], sentences[0].lines[0]
             raise UserError(
                 f"{path}:{line}: neither {tag!r} nor any other tag of the file is one of "
-                f"the {len(known)} learned ones, such as {self._labels[0]!r}; check "
+                f"the {len(labels)} learned ones, such as {self._labels[0]!r}; check "
                 "--tag_column"
             )
         if unknown:
@@ -65,20 +65,20 @@ class PlainTags(TagScheme):
 
     def encode(self, tags, split):
         numbers = {label: number for number, label in enumerate(self._labels)}
-        found = np.array([numbers.get(tag, -1) for tag in tags], np.int64)
+        label_ids = np.array([numbers.get(tag, -1) for tag in tags], np.int64)
         self.counts[
             f"words have one of {len(numbers)} tags that mark no entities "
             f"(--tag_scheme={NAME})"
         ] += len(tags)
         if split in self._unknown:
-            self.counts[self._unknown[split]] += int(np.sum(found < 0))
-        return np.maximum(found, 0), (found >= 0).astype(np.float32)
+            self.counts[self._unknown[split]] += int(np.sum(label_ids < 0))
+        return np.maximum(label_ids, 0), (label_ids >= 0).astype(np.float32)
 
     def score(self, sentences, logits):
         gold, predicted = [], []
-        for one, mine in zip(sentences, logits, strict=True):
+        for one, sentence_logits in zip(sentences, logits, strict=True):
             gold += self.scored(one.words, one.tags)
-            predicted += self.scored(one.words, self._found(mine))
+            predicted += self.scored(one.words, self._predicted_tags(sentence_logits))
         gold, predicted = np.array(gold), np.array(predicted)
         return {
             "accuracy": metrics.accuracy(gold, predicted),
@@ -94,24 +94,24 @@ class PlainTags(TagScheme):
         return max(counts.values()) / counts.total()
 
     def judge(self, sentence, logits):
-        found = self._found(logits)
+        predicted_tags = self._predicted_tags(logits)
         chances = metrics.softmax(logits)
         numbers = {label: number for number, label in enumerate(self._labels)}
         wrong, pairs, error = [], [], 0.0
-        for place, (word, gold, mine) in enumerate(
-            zip(sentence.words, sentence.tags, found, strict=True)
+        for place, (word, gold, predicted) in enumerate(
+            zip(sentence.words, sentence.tags, predicted_tags, strict=True)
         ):
             if word == SPACE:
                 continue
-            pairs.append((gold, mine))
+            pairs.append((gold, predicted))
             if gold in numbers:
                 error -= float(np.log(max(chances[place, numbers[gold]], 1e-12)))
-            if gold != mine:
+            if gold != predicted:
                 wrong.append(place)
         yield Judgement(
             text=self._shown(sentence.words, wrong),
             gold=_listed(sentence, sentence.tags, wrong),
-            predicted=_listed(sentence, found, wrong),
+            predicted=_listed(sentence, predicted_tags, wrong),
             error=error / max(len(pairs), 1),
             pairs=pairs,
         )
@@ -142,7 +142,7 @@ class PlainTags(TagScheme):
 
     def answer(self, words, logits):
         return {
-            "tags": self._found(logits),
+            "tags": self._predicted_tags(logits),
             "probabilities": metrics.softmax(logits).max(axis=1).tolist(),
         }
 
@@ -152,7 +152,7 @@ class PlainTags(TagScheme):
     def state(self):
         return {"tag_scheme": NAME, "tags": self._labels} | super().state()
 
-    def _found(self, logits):
+    def _predicted_tags(self, logits):
         return [self._labels[number] for number in logits.argmax(axis=1)]
 
 

@@ -100,39 +100,39 @@ class Sets:
                     numbers.append(number)
                 yield row
 
-        def note():
+        def collect_notes():
             # Scoring needs the notes on every host, even if rows need not be written.
             if split != "train" and not numbers:
                 collections.deque(made(), maxlen=0)
 
         if not distribution.is_chief(self.strategy):
-            note()
+            collect_notes()
         distribution.on_chief(
             self.strategy, lambda: self._provide(path, made, layout, fingerprint)
         )
-        note()
+        collect_notes()
         if answers:
             distribution.on_chief(
                 self.strategy, lambda: self.teacher.keep(split, answers, made)
             )
-        known = _read_note(path)
+        note = _read_note(path)
         distribution.check_same(
             self.strategy,
-            known.get("rows", -1),
+            note.get("rows", -1),
             "output_dir does not contain the same files on all hosts; they must share it",
         )
-        counts = [f"; {n} {what}" for what, n in sorted(known["counts"].items()) if n]
-        if share := known["unknown"] / max(known["tokens"], 1):
+        counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
+        if share := note["unknown"] / max(note["tokens"], 1):
             counts.append(f"; {share:.2%} of the tokens are [UNK]")
         if share > _MANY_UNKNOWN:
             counts.append(": check --vocab_file, --do_lower_case and --strip_accents")
         counts = "".join(counts)
-        if not known["rows"]:
+        if not note["rows"]:
             raise UserError(
                 f"{split}: none of {len(examples)} examples makes a row{counts}; check "
                 "that it is the right file"
             )
-        number, rows_made = count(len(examples), "example"), count(known["rows"], "row")
+        number, rows_made = count(len(examples), "example"), count(note["rows"], "row")
         self.log.say(f"{split}: {number}, {rows_made}{counts}")
         bucketed = flags.length_buckets and not flags.uses_tpu
         file = rows.Rows(path, layout, lengths=rows.LENGTHS if bucketed else ())

@@ -36,24 +36,24 @@ def _normalize_klue(text):
     return " ".join(text.lower().translate(_PUNCTUATION).split())
 
 
-def _f1(given, right):
-    common = sum((Counter(given) & Counter(right)).values())
-    return 2 * common / (len(given) + len(right)) if common else 0.0
+def _f1(answer, reference):
+    common = sum((Counter(answer) & Counter(reference)).values())
+    return 2 * common / (len(answer) + len(reference)) if common else 0.0
 
 
-def _f1_of_words(given, right):
-    return _f1(given.split(), right.split())
+def _f1_of_words(answer, reference):
+    return _f1(answer.split(), reference.split())
 
 
-def _f1_of_characters(given, right):
-    return _f1(given.replace(" ", ""), right.replace(" ", ""))
+def _f1_of_characters(answer, reference):
+    return _f1(answer.replace(" ", ""), reference.replace(" ", ""))
 
 
-def _longest_run(given, right):
+def _longest_run(answer, reference):
     """F1 of the longest run of characters in both, which KLUE calls ROUGE-W."""
-    matcher = difflib.SequenceMatcher(None, given, right)
-    size = matcher.find_longest_match(0, len(given), 0, len(right)).size
-    return 2 * size / (len(given) + len(right)) if size else 0.0
+    matcher = difflib.SequenceMatcher(None, answer, reference)
+    size = matcher.find_longest_match(0, len(answer), 0, len(reference)).size
+    return 2 * size / (len(answer) + len(reference)) if size else 0.0
 
 
 class AnswerScore(NamedTuple):
@@ -152,9 +152,12 @@ def score(
     scores = np.zeros((2, len(references)))
     for place, (named, answer) in enumerate(zip(references, answers, strict=True)):
         if answer is not None:
-            given = by.normalize(answer)
-            for right in _may_be(named, version_2, by):
-                compared = given == right, _overlap(given, right, version_2, by)
+            normalized = by.normalize(answer)
+            for reference in _may_be(named, version_2, by):
+                compared = (
+                    normalized == reference,
+                    _overlap(normalized, reference, version_2, by),
+                )
                 scores[:, place] = np.maximum(scores[:, place], compared)
     return scores[0], scores[1]
 
@@ -167,11 +170,11 @@ def _may_be(references, version_2, by):
     return normalized
 
 
-def _overlap(given, right, version_2, by):
-    if not given or not right:
+def _overlap(answer, reference, version_2, by):
+    if not answer or not reference:
         # In SQuAD 1.1 even two empty answers have no word in common.
-        return float((version_2 or by.keeps_empty) and given == right)
-    return by.overlap(given, right)
+        return float((version_2 or by.keeps_empty) and answer == reference)
+    return by.overlap(answer, reference)
 
 
 def _averages(names, scores):

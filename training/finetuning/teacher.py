@@ -169,11 +169,11 @@ class Teacher:
 
     def _other_flags(self):
         """The teacher's flags of the tokenizer, where they are not the student's."""
-        theirs, mine = (
+        teacher_settings, student_settings = (
             x.task.tokenizer.settings for x in (self.experiment, self.student)
         )
-        for name, value in theirs.items():
-            if mine.get(name) != value:
+        for name, value in teacher_settings.items():
+            if student_settings.get(name) != value:
                 if name == "vocab_sha256":
                     yield f"--vocab_file={self.experiment.flags.vocab_file}"
                 else:
@@ -203,7 +203,7 @@ class Teacher:
         return answer_files.Answers(outputs, sequences, None, split)
 
     def keep(
-        self, split: str, known: answer_files.Answers, rows: Callable[[], Iterator]
+        self, split: str, answers: answer_files.Answers, rows: Callable[[], Iterator]
     ) -> None:
         """Keeps answers for a later run; only the chief calls this.
 
@@ -212,15 +212,15 @@ class Teacher:
         """
         if self._has_kept(split):
             return
-        if known.hashes is None:
+        if answers.hashes is None:
             collections.deque(rows(), maxlen=0)
-        answer_files.write(self._file(split), known, self._fingerprint(split))
+        answer_files.write(self._file(split), answers, self._fingerprint(split))
 
     def _has_kept(self, split):
         """Whether the file should contain these answers."""
         note = answer_files.read_note(self._file(split))
-        known = note and note["fingerprint"] == self._fingerprint(split)
-        return bool(known) and split not in self._spoilt
+        is_current = note and note["fingerprint"] == self._fingerprint(split)
+        return bool(is_current) and split not in self._spoilt
 
     def tell_scores(self, split: str) -> None:
         """Prints how well it does on a set."""
@@ -246,16 +246,16 @@ def _asked(flags: FineTuningOptions, state):
     They differ where the text or the network does. What else makes rows is the student's:
     the same rows are compared.
     """
-    known = {field.name for field in dataclasses.fields(flags)}
+    flag_names = {field.name for field in dataclasses.fields(flags)}
     of_text = {
         field.name: field.default for field in dataclasses.fields(TokenizerOptions)
     }
     others = {"lstm_layers": 0, "lstm_size": None, "features": None}
     # If a teacher noted some flags of text, the others are for other kinds of vocabulary.
     state = others | (of_text if of_text.keys() & state.keys() else {}) | state
-    names = {*of_text, *others} & known & state.keys()
+    names = {*of_text, *others} & flag_names & state.keys()
     changes = {name: state[name] for name in names}
-    if "pooling" in known:
+    if "pooling" in flag_names:
         changes["pooling"] = None  # the config says it
     return dataclasses.replace(
         flags,

@@ -33,7 +33,7 @@ _CHECKED = 2  # samples whose outputs of the network alone are compared
 _LONG = "one of many words " * 200
 
 
-class Wanted(NamedTuple):
+class ExportSettings(NamedTuple):
     """What an export is made with.
 
     Attributes:
@@ -68,10 +68,11 @@ class TextExport(abc.ABC):
     more = {}
     description = {}
 
-    def __init__(self, trainer: loop.Trainer, wanted: Wanted):
-        self.trainer, self.wanted = trainer, wanted
-        self.tokenizer, self.vocabulary = wanted.tokenizer, wanted.tokenizer.vocabulary
-        self.max_seq_length = wanted.max_seq_length
+    def __init__(self, trainer: loop.Trainer, settings: ExportSettings):
+        self.trainer, self.settings = trainer, settings
+        self.tokenizer = settings.tokenizer
+        self.vocabulary = settings.tokenizer.vocabulary
+        self.max_seq_length = settings.max_seq_length
         self.model = export.make_model(self.network, trainer.weights)
 
     @abc.abstractmethod
@@ -106,8 +107,8 @@ class TextExport(abc.ABC):
         some = {name: value[:_CHECKED] for name, value in batch.items()}
         product = export.Product(
             model=self.model,
-            dtype=self.wanted.dtype,
-            config=self.wanted.config,
+            dtype=self.settings.dtype,
+            config=self.settings.config,
             tokenizer=self.tokenizer,
             layout=self.layout,
             form=self.form,
@@ -123,32 +124,32 @@ class TextExport(abc.ABC):
             answers=self.answers(batch),
             batch=some,
             outputs=export.predict(self.model, some),
-            formats=self.wanted.formats,
+            formats=self.settings.formats,
         )
         card = model_card.of_export(output_dir, product)
         return export.save(output_dir, product, card)
 
     def best_tokens(self, logits: np.ndarray) -> list[list[dict]]:
         """The most probable tokens and their probabilities for logits [n, vocab_size]."""
-        tokens, found = self.vocabulary.tokens, []
+        tokens, predictions = self.vocabulary.tokens, []
         for probabilities in metrics.softmax(logits):
             # vocab_size may be larger than the vocabulary.
             order = np.argsort(-probabilities[: len(tokens)], kind="stable")
-            found.append(
+            predictions.append(
                 [
                     {"token": tokens[id], "probability": float(probabilities[id])}
                     for id in order[:_TOP_K]
                     if tokens[id]  # answers have no place for empty lines
                 ]
             )
-        return found
+        return predictions
 
 
 def _best(logits, tokenizer):
     """In a graph: ids and probabilities of the best tokens, [..., _TOP_K]."""
     probabilities = tf.nn.softmax(logits)
-    found = tf.math.top_k(probabilities[..., : tokenizer.vocab_size], _TOP_K)
-    return {"ids": found.indices, "probabilities": found.values}
+    best = tf.math.top_k(probabilities[..., : tokenizer.vocab_size], _TOP_K)
+    return {"ids": best.indices, "probabilities": best.values}
 
 
 class MasksExport(TextExport):
@@ -160,8 +161,8 @@ class MasksExport(TextExport):
 
     form = "masks"
 
-    def __init__(self, trainer, wanted):
-        super().__init__(trainer, wanted)
+    def __init__(self, trainer, settings):
+        super().__init__(trainer, settings)
         texts = (
             "The {mask} of the {mask} is not known.",
             "{mask}",
@@ -170,7 +171,7 @@ class MasksExport(TextExport):
             "one of many {mask} words " * 200,
         )
         self.samples = [text.format(mask=self.vocabulary.mask) for text in texts]
-        self._most = wanted.max_predictions_per_seq
+        self._most = settings.max_predictions_per_seq
         self.description = {
             "mask": self.vocabulary.mask,
             "max_predictions_per_seq": self._most,
@@ -179,7 +180,7 @@ class MasksExport(TextExport):
 
     def network(self):
         objective = self.trainer.evaluated_as
-        return objective.network(self.wanted.config, dtype=self.wanted.dtype)
+        return objective.network(self.settings.config, dtype=self.settings.dtype)
 
     @property
     def layout(self):
@@ -196,8 +197,8 @@ class MasksExport(TextExport):
     def row(self, text):
         ids, segments = self._packed(mask_tokens.encode(self.tokenizer, text))
         positions = np.zeros(self._most, np.int64)
-        found = self._masks(ids)[: self._most]
-        positions[: len(found)] = found
+        masks = self._masks(ids)[: self._most]
+        positions[: len(masks)] = masks
         return rows.Row(ids, segments, {"masked_lm_positions": positions})
 
     def _predict(self, ids, segments, positions):
@@ -240,15 +241,15 @@ class MasksExport(TextExport):
         counts = positions.row_lengths()
         positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # at least one
         each = tf.shape(positions)[1] * tokenizer.vocab_size  # numbers of a row
-        found = run_in_chunks(
+        best = run_in_chunks(
             lambda part: _best(predict(part)["masked_lm_logits"], tokenizer),
             batch | {"masked_lm_positions": positions},
             tf.maximum(_MOST_NUMBERS // each, 1),
         )
         exists = tf.sequence_mask(counts, tf.shape(positions)[1] - 1)[..., None]
         return {
-            "tokens": tf.where(exists, tokenizer.tokens(found["ids"][:, :-1]), ""),
-            "probabilities": tf.where(exists, found["probabilities"][:, :-1], 0.0),
+            "tokens": tf.where(exists, tokenizer.tokens(best["ids"][:, :-1]), ""),
+            "probabilities": tf.where(exists, best["probabilities"][:, :-1], 0.0),
         }
 
     def _serve_vectors(self, tokenizer, predict, text):
@@ -277,7 +278,7 @@ class NextTokenExport(TextExport):
     samples = ("The meaning of the", "", "Zürich ΑΘΗΝΑ, 東京 서울", _LONG)
 
     def network(self):
-        return LastTokenModel(self.wanted.config, dtype=self.wanted.dtype)
+        return LastTokenModel(self.settings.config, dtype=self.settings.dtype)
 
     def row(self, text):
         ids = self.tokenizer.encode(text)[1 - self.max_seq_length :]
@@ -298,12 +299,12 @@ class NextTokenExport(TextExport):
             "input_mask": mask,
             "segment_ids": tf.zeros_like(padded),
         }
-        found = run_in_chunks(
+        best = run_in_chunks(
             lambda part: _best(predict(part)["next_token_logits"], tokenizer), batch
         )
         return {
-            "tokens": tokenizer.tokens(found["ids"]),
-            "probabilities": found["probabilities"],
+            "tokens": tokenizer.tokens(best["ids"]),
+            "probabilities": best["probabilities"],
         }
 
 
@@ -314,7 +315,7 @@ class ReplacedExport(TextExport):
     samples = ("The chef ate the meal.", "", "Zürich ΑΘΗΝΑ, 東京 서울", _LONG)
 
     def network(self):
-        return DiscriminatorModel(self.wanted.config, dtype=self.wanted.dtype)
+        return DiscriminatorModel(self.settings.config, dtype=self.settings.dtype)
 
     def row(self, text):
         ids = self.tokenizer.encode(text)
@@ -323,7 +324,7 @@ class ReplacedExport(TextExport):
 
     def answers(self, batch):
         logits = export.predict(self.model, batch)["discriminator_logits"]
-        found = {
+        outputs = {
             "starts": np.full(logits.shape, -1),
             "ends": np.full(logits.shape, -1),
             "probabilities": np.zeros(logits.shape, np.float32),
@@ -332,12 +333,12 @@ class ReplacedExport(TextExport):
         for row, text in enumerate(self.samples):
             _, starts, ends = self.tokenizer.encode_with_offsets(text)
             most = min(len(starts), int(batch["input_mask"][row].sum()) - 2)
-            found["starts"][row, :most] = starts[:most]
-            found["ends"][row, :most] = ends[:most]
+            outputs["starts"][row, :most] = starts[:most]
+            outputs["ends"][row, :most] = ends[:most]
             own = logits[row, begin : begin + most]
             own = np.float32(1.0) / (1.0 + np.exp(-own))
-            found["probabilities"][row, :most] = own
-        return forms.answers(self.form, found, [{"text": t} for t in self.samples])
+            outputs["probabilities"][row, :most] = own
+        return forms.answers(self.form, outputs, [{"text": t} for t in self.samples])
 
     def serve(self, tokenizer, predict, text):
         ids, starts, ends = tokenizer.encode_with_offsets(text)
@@ -365,8 +366,8 @@ class SpansExport(TextExport):
 
     form = "text"
 
-    def __init__(self, trainer, wanted):
-        super().__init__(trainer, wanted)
+    def __init__(self, trainer, settings):
+        super().__init__(trainer, settings)
         texts = (
             "Returns the {0} of items in the {1}",
             "",
@@ -380,7 +381,7 @@ class SpansExport(TextExport):
     def network(self):
         _, length = self.trainer.objective.sizes
         writer = Generation(length).evaluated_as
-        return writer.network(self.wanted.config, dtype=self.wanted.dtype)
+        return writer.network(self.settings.config, dtype=self.settings.dtype)
 
     def row(self, text):
         ids = self.tokenizer.encode(text)

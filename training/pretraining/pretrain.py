@@ -299,13 +299,13 @@ def _check_objective(flags: PretrainingOptions, config):
     """Refuses another script's run, and what the objective cannot do with any records."""
     if flags.do_train:
         run_folder.check_script(flags.output_dir, dataclasses.asdict(flags))
-    noted = run_folder.noted_settings(flags.output_dir)
+    recorded_settings = run_folder.noted_settings(flags.output_dir)
     for name in ("objective", *OBJECTIVES[flags.objective].options):
         value = getattr(flags, name)
-        if not flags.do_train and noted.get(name, value) != value:
+        if not flags.do_train and recorded_settings.get(name, value) != value:
             raise UserError(
-                f"{flags.output_dir}: its run has --{name}={noted[name]}; pass the same, "
-                "or choose another output_dir"
+                f"{flags.output_dir}: its run has --{name}={recorded_settings[name]}; pass "
+                "the same, or choose another output_dir"
             )
     objective = flags.make_objective()
     word_teacher.check_objective(flags, objective)
@@ -379,7 +379,7 @@ def _write_text(flags: PretrainingOptions, inputs: _Inputs) -> None:
 
 def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
     form = trainer.evaluated_as.exporter.form
-    wanted = exports.Wanted(
+    settings = exports.ExportSettings(
         tokenizer=inputs.tokenizer,
         config=inputs.config,
         max_seq_length=flags.max_seq_length,
@@ -387,7 +387,7 @@ def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
         dtype=flags.export_dtype,
         formats=flags.export_formats,
     )
-    folder = exports.EXPORTS[form](trainer, wanted).save(flags.output_dir)
+    folder = exports.EXPORTS[form](trainer, settings).save(flags.output_dir)
     log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers"
     )

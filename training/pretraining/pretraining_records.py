@@ -61,8 +61,8 @@ def _shares(needs, recipe):
 
 
 def _refuse_without_mask(path, description, needs_by_name):
-    known = description and description.special_ids
-    if MASK not in (known or SPECIAL_TOKENS):
+    special_ids = description and description.special_ids
+    if MASK not in (special_ids or SPECIAL_TOKENS):
         others = [n for n, needs in needs_by_name.items() if needs.masks == "none"]
         raise UserError(
             f"{path}: the vocabulary of these records has no token for hidden words, like "
@@ -159,8 +159,8 @@ def _check_released(path, own, flags: PretrainingOptions):
     """Refuses BERT's records as those of a release whose records have more features."""
     with contextlib.suppress(ValueError):  # reading refuses it
         first = next(framing.read(path), b"")
-        found = {feature.name for feature in encoding.schema_of(first)}
-        if "input_ids" in found and not own <= found:
+        feature_names = {feature.name for feature in encoding.schema_of(first)}
+        if "input_ids" in feature_names and not own <= feature_names:
             raise UserError(
                 f"{path}: these records have no description, and no {', '.join(own)} as "
                 f"those of a release for --objective={flags.objective}; their labels may "
@@ -312,18 +312,18 @@ def read(
 
 def _rows_per_batch(patterns, described):
     """How many records continue those before them together; 0 for records in any order."""
-    found = {
+    paths_by_batch_size = {
         RowOptions.of(described[path]).rows_per_batch if path in described else 0: path
         for path in shards.find(patterns)
     }
-    if len(found) > 1:
-        (one, path), (other, another) = list(found.items())[:2]
+    if len(paths_by_batch_size) > 1:
+        (one, path), (other, another) = list(paths_by_batch_size.items())[:2]
         raise UserError(
             f"{another}: was made with --rows_per_batch={other}, but {path} with {one}; a "
             "run reads all records in batches of the same rows, so use records made with "
             "the same flags"
         )
-    return next(iter(found), 0)
+    return next(iter(paths_by_batch_size), 0)
 
 
 def check_batches(data: reading.Records, flags: PretrainingOptions) -> None:
@@ -357,40 +357,45 @@ def check_vocabularies(
         return
     for path, description in described.items():
         for name, value in tokenizer.settings.items():
-            said = description.said(name, value)
-            if said != value:
-                raise UserError(f"{path}: {_unlike(name, said, value, flags)}")
+            recorded_value = description.said(name, value)
+            if recorded_value != value:
+                raise UserError(
+                    f"{path}: {_unlike(name, recorded_value, value, flags)}"
+                )
 
 
-def _unlike(name, said, value, flags: PretrainingOptions):
+def _unlike(name, recorded_value, value, flags: PretrainingOptions):
     """How records and tokenizer differ, for a person to read."""
     if name == "vocab_sha256":
         return (
             f"was made with a different vocabulary than {flags.vocab_file}; pass the "
             "vocabulary of the records"
         )
-    said, value = str(said).lower(), str(value).lower()
-    return f"was made with --{name}={said}, not {value}; pass --{name}={said}"
+    recorded_value, value = str(recorded_value).lower(), str(value).lower()
+    return (
+        f"was made with --{name}={recorded_value}, not {value}; pass "
+        f"--{name}={recorded_value}"
+    )
 
 
 def described_text_settings(described: Described) -> dict:
     """What the records' descriptions agree on of how text became ids."""
     names = [field.name for field in dataclasses.fields(TokenizerOptions)]
-    found = {}
+    settings = {}
     for name in ("vocab_sha256", *names):
         values = {description.said(name) for description in described.values()}
         if len(values) == 1 and values != {None}:
-            found[name] = values.pop()
-    return found
+            settings[name] = values.pop()
+    return settings
 
 
 def _check_description(path, description, flags: PretrainingOptions, config):
     for name in ("max_seq_length", "max_predictions_per_seq"):
-        said = description.said(name, getattr(flags, name))
-        if said != getattr(flags, name):
+        recorded_value = description.said(name, getattr(flags, name))
+        if recorded_value != getattr(flags, name):
             raise UserError(
-                f"{path}: its description says {name}={said}, not "
-                f"{getattr(flags, name)}; pass --{name}={said}"
+                f"{path}: its description says {name}={recorded_value}, not "
+                f"{getattr(flags, name)}; pass --{name}={recorded_value}"
             )
     if (description.vocab_size or 0) > config.vocab_size:
         raise UserError(
@@ -422,9 +427,9 @@ def blaming(data: reading.Records) -> Iterator[None]:
 
 def digest(data: reading.Records) -> str:
     """Hashes the beginning and the size of each file, which identify the records."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for file in data.files:
         with anywhere.access(file.path), tf.io.gfile.GFile(file.path, "rb") as opened:
-            found.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
-            found.update(b"%d\n" % opened.size())
-    return found.hexdigest()
+            hasher.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
+            hasher.update(b"%d\n" % opened.size())
+    return hasher.hexdigest()

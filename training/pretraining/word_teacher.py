@@ -137,20 +137,22 @@ def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
 
 def _check_text(flags: PretrainingOptions, source, folder, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
-    path, noted = run_folder.text_settings(folder)
-    if _VOCABULARY not in noted and (found := find_vocabulary(folder)):
-        path = found
-        noted = {_VOCABULARY: flags.load_tokenizer(found).settings[_VOCABULARY]}
-        kind = kind_of(found)
-        noted |= hugging_face_tokenizers.settings_of(source, kind)
-    if _VOCABULARY not in noted or _VOCABULARY not in text:
-        whose = "the records" if _VOCABULARY in noted else "the teacher"
+    path, teacher_settings = run_folder.text_settings(folder)
+    if _VOCABULARY not in teacher_settings and (vocabulary := find_vocabulary(folder)):
+        path = vocabulary
+        teacher_settings = {
+            _VOCABULARY: flags.load_tokenizer(vocabulary).settings[_VOCABULARY]
+        }
+        kind = kind_of(vocabulary)
+        teacher_settings |= hugging_face_tokenizers.settings_of(source, kind)
+    if _VOCABULARY not in teacher_settings or _VOCABULARY not in text:
+        whose = "the records" if _VOCABULARY in teacher_settings else "the teacher"
         return (
             f"; note: nothing says which vocabulary {whose} had, so only vocab_size="
             f"{config.vocab_size} is compared"
         )
     for name, value in text.items():
-        if noted.get(name, value) == value:
+        if teacher_settings.get(name, value) == value:
             continue
         if name == _VOCABULARY:
             raise UserError(
@@ -158,7 +160,8 @@ def _check_text(flags: PretrainingOptions, source, folder, text, config) -> str:
                 "records with the teacher's, or use another teacher"
             )
         raise UserError(
-            f"{path}: the teacher was trained with --{name}={str(noted[name]).lower()}, "
-            f"but the records were made with {str(value).lower()}; use the same for both"
+            f"{path}: the teacher was trained with --{name}="
+            f"{str(teacher_settings[name]).lower()}, but the records were made with "
+            f"{str(value).lower()}; use the same for both"
         )
     return ""

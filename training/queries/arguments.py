@@ -169,11 +169,11 @@ def check_optimizer(learning_rate: float, settings: Mapping) -> None:
     Raises:
         UserError: there is one.
     """
-    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
-    if unknown := settings.keys() - known:
+    setting_names = {field.name for field in dataclasses.fields(OptimizerSettings)}
+    if unknown := settings.keys() - setting_names:
         raise UserError(
             f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(setting_names))}"
         )
     made = OptimizerSettings(**settings)
     floats = [f.name for f in dataclasses.fields(made) if f.type is float]
@@ -199,43 +199,43 @@ def check_optimizer(learning_rate: float, settings: Mapping) -> None:
         )
 
 
-def requests(given: Iterable) -> Iterable:
+def requests(value: Iterable) -> Iterable:
     """Requests to a task.
 
     Raises:
         UserError: it is a single one, or nothing to go through.
     """
-    if isinstance(given, str | bytes | Mapping):
-        raise UserError(f"requests is {given!r:.60}, a single one; pass a list of them")
-    if not isinstance(given, Iterable):
-        raise UserError(f"requests is {given!r:.60}; pass a list of them")
-    return given
+    if isinstance(value, str | bytes | Mapping):
+        raise UserError(f"requests is {value!r:.60}, a single one; pass a list of them")
+    if not isinstance(value, Iterable):
+        raise UserError(f"requests is {value!r:.60}; pass a list of them")
+    return value
 
 
-def encoder_inputs(given: Mapping) -> dict:
+def encoder_inputs(inputs: Mapping) -> dict:
     """What an encoder reads; of lists, arrays.
 
     Raises:
         UserError: something is missing or has another name.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(inputs, Mapping):
         raise UserError(
-            f"inputs is {given!r:.60}; pass what `tokenize` or `inputs` returns, or texts "
+            f"inputs is {inputs!r:.60}; pass what `tokenize` or `inputs` returns, or texts "
             "to `embed`"
         )
-    known = ("input_ids", "input_mask", "segment_ids")
-    for name in given:
-        if name not in known:
+    input_names = ("input_ids", "input_mask", "segment_ids")
+    for name in inputs:
+        if name not in input_names:
             ours = _THEIR_NAMES.get(name)
             hint = f", which is {ours} here" if ours else ""
             raise UserError(
-                f"inputs has {name!r:.60}{hint}; it may have {', '.join(known)}"
+                f"inputs has {name!r:.60}{hint}; it may have {', '.join(input_names)}"
             )
-    if "input_ids" not in given:
+    if "input_ids" not in inputs:
         raise UserError("inputs has no input_ids; pass what `tokenize` returns")
     return {
         name: np.asarray(values, np.int32) if isinstance(values, list) else values
-        for name, values in given.items()
+        for name, values in inputs.items()
     }
 
 

@@ -25,11 +25,11 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     """
     tokenizer, config, prefix = query.read_model(flags)
     folder = checkpoint.folder_of(prefix)
-    noted = run_folder.noted_settings(folder).get("objective", "next_token")
-    if noted != "next_token":
+    objective = run_folder.noted_settings(folder).get("objective", "next_token")
+    if objective != "next_token":
         raise UserError(
-            f"{flags.init_checkpoint}: was trained with --objective={noted}, which does "
-            "not continue texts; use a checkpoint trained with --objective=next_token"
+            f"{flags.init_checkpoint}: was trained with --objective={objective}, which "
+            "does not continue texts; use a checkpoint trained with --objective=next_token"
         )
     if config.attention_direction != "left_to_right":
         raise UserError(

@@ -38,13 +38,15 @@ def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
         path: as the user wrote it.
         folder: whose files describe it.
     """
-    noted = run_folder.noted_settings(folder).get("objective")
-    if noted is None and "query_stream" in config.capabilities:
-        noted = "permuted"  # as its release was
-    exporter = OBJECTIVES[noted].load().exporter if noted in OBJECTIVES else None
-    if noted in OBJECTIVES and (not exporter or exporter.form == "next"):
+    objective = run_folder.noted_settings(folder).get("objective")
+    if objective is None and "query_stream" in config.capabilities:
+        objective = "permuted"  # as its release was
+    exporter = (
+        OBJECTIVES[objective].load().exporter if objective in OBJECTIVES else None
+    )
+    if objective in OBJECTIVES and (not exporter or exporter.form == "next"):
         raise UserError(
-            f"{path}: was trained with --objective={noted}, which does not fill masks; "
+            f"{path}: was trained with --objective={objective}, which does not fill masks; "
             "use a checkpoint trained on masked words"
         )
 
@@ -139,7 +141,7 @@ class Filler:
         Returns:
             int [rows, top_k].
         """
-        found = np.zeros((len(rows), self._top_k), np.int32)
+        token_ids = np.zeros((len(rows), self._top_k), np.int32)
         buckets = np.searchsorted(self._lengths, [len(row[0]) for row in rows])
         order = np.argsort(buckets, kind="stable")
         for bucket in np.unique(buckets):
@@ -150,8 +152,8 @@ class Filler:
                 best = self._find(
                     self._padded([rows[i] for i in chosen], length), length
                 )
-                found[chosen] = np.sort(best, axis=-1)[: len(chosen)]
-        return found
+                token_ids[chosen] = np.sort(best, axis=-1)[: len(chosen)]
+        return token_ids
 
     def _find(self, batch, length):
         if length not in self._graphs:

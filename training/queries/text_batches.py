@@ -85,15 +85,15 @@ class TextBatches(keras.utils.PyDataset):
 
     def _bucketed(self, batches):
         """The same number of batches, of rows of similar length."""
-        found = []
+        bucketed = []
         for first in range(0, len(batches), _WINDOW):
             rows = np.concatenate(batches[first : first + _WINDOW])
             order = np.argsort(self._lengths[rows], kind="stable")
-            found += self._cut(rows[order])
-        found = [found[i] for i in self._random.permutation(len(found))]
+            bucketed += self._cut(rows[order])
+        bucketed = [bucketed[i] for i in self._random.permutation(len(bucketed))]
         # Keras takes what the first two batches have in common for the shape of all.
-        first = self._length(found[0])
-        others = [i for i, rows in enumerate(found) if self._length(rows) != first]
+        first = self._length(bucketed[0])
+        others = [i for i, rows in enumerate(bucketed) if self._length(rows) != first]
         if others:
-            found[1], found[others[0]] = found[others[0]], found[1]
-        return found
+            bucketed[1], bucketed[others[0]] = bucketed[others[0]], bucketed[1]
+        return bucketed

@@ -253,11 +253,11 @@ class FeatureExtractor:
         return features
 
     def _chosen(self, batch):
-        found = self.model(batch, return_all=True)
-        outputs = found["layer_outputs"]
+        encoded = self.model(batch, return_all=True)
+        outputs = encoded["layer_outputs"]
         if EMBEDDINGS not in self.layers and MIX not in self.layers:
             return [outputs[layer] for layer in self.layers]
-        all_outputs = [found["embedding_output"], *outputs]
+        all_outputs = [encoded["embedding_output"], *outputs]
         named = {
             EMBEDDINGS: lambda: all_outputs[0],
             MIX: lambda: self.mix.of(all_outputs),

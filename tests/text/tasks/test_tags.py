@@ -145,13 +145,13 @@ def test_numbers_are_those_of_conlleval(seed):
     precision = right / predicted_count if predicted_count else 0.0
     recall = right / gold_count if gold_count else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    assert metrics.found(gold, predicted) == pytest.approx(
+    assert metrics.precision_recall_f1(gold, predicted) == pytest.approx(
         {"precision": precision, "recall": recall, "f1": f1}
     )
 
 
 def test_nothing_found_is_a_zero_and_no_warning():
     zeros = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
-    assert metrics.found(set(), set()) == zeros
-    assert metrics.found({1}, set()) == zeros
-    assert metrics.found(set(), {1}) == zeros
+    assert metrics.precision_recall_f1(set(), set()) == zeros
+    assert metrics.precision_recall_f1({1}, set()) == zeros
+    assert metrics.precision_recall_f1(set(), {1}) == zeros

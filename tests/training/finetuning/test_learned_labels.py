@@ -17,14 +17,14 @@ def numbered(number=2, names=()):
 def test_names_are_noted_and_come_back(separator):
     data = glue.TASKS["sst-2"]._replace(label_names=tuple(NAMES))
     made = labels.make(data, separator)
-    state = learned_labels.noted(made)
+    state = learned_labels.state_of(made)
     assert state["labels"] == ("0", "1") and state["label_names"] == tuple(NAMES)
     again = labels.make(data._replace(labels=(), label_names=()), separator)
     state |= {"labels": ["0", "1"], "label_names": NAMES}  # as JSON has them
     learned_labels.take_up(again, state, custom=True)
     assert again.names == ("0", "1") and again.shown.names == tuple(NAMES)
     # What is called as it is in files needs no other name.
-    assert "label_names" not in learned_labels.noted(numbered())
+    assert "label_names" not in learned_labels.state_of(numbered())
 
 
 @pytest.mark.parametrize(

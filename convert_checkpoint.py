@@ -442,7 +442,7 @@ def _write_peft(flags: Options, prefix: str) -> None:
     moved = adapter.renamed.get(head, {})
     for name, value in checkpoint.read(prefix).items():
         pair = adapter.of_released(name)
-        if pair and pair.theirs.rpartition(".")[0] in moved:
+        if pair and pair.hugging_face.rpartition(".")[0] in moved:
             tensors[name] = value
     written = peft.write(
         flags.output_dir, tensors, adapter, base=note.base, alpha=note.alpha, head=head

@@ -41,7 +41,7 @@ class Pair(NamedTuple):
     """One weight under both names."""
 
     released: str  # "bert/pooler/dense/kernel"
-    theirs: str  # "bert.pooler.dense.weight"
+    hugging_face: str  # "bert.pooler.dense.weight"
     transposed: bool
 
 
@@ -169,11 +169,11 @@ class Adapter:
         del config
         return tensors
 
-    def completed(self, theirs: dict[str, np.ndarray], values: Mapping) -> None:
+    def completed(self, tensors: dict[str, np.ndarray], values: Mapping) -> None:
         """Adds tensors that their class has and ours lacks, and that change nothing.
 
         Args:
-            theirs: by their names; changed.
+            tensors: by their names; changed.
             values: the config.json to write.
         """
 
@@ -193,14 +193,14 @@ class Adapter:
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of all weights; those of all layers are one pair, with # in it."""
         return tuple(
-            Pair(scope + released, module + theirs, transposed)
+            Pair(scope + released_ending, module + ending, transposed)
             for scope, module, kind in self.modules
-            for released, theirs, transposed in _ENDINGS[kind]
+            for released_ending, ending, transposed in _ENDINGS[kind]
         )
 
     @functools.cached_property
     def _by_their_name(self):
-        return {pair.theirs: pair for pair in self.pairs}
+        return {pair.hugging_face: pair for pair in self.pairs}
 
     @functools.cached_property
     def _by_released_name(self):
@@ -241,7 +241,7 @@ class Adapter:
             layer = int(match[0])
             pair = pair._replace(
                 released=pair.released.replace("#", f"{layer:0{self.digits}d}", 1),
-                theirs=pair.theirs.replace("#", str(layer), 1),
+                hugging_face=pair.hugging_face.replace("#", str(layer), 1),
             )
         return pair
 
@@ -252,9 +252,9 @@ class Adapter:
             head: purpose of the model's head.
         """
         pair = self._find(name, self.numbers[0], self._by_released_name)
-        module, _, ending = pair.theirs.rpartition(".") if pair else ("", "", "")
+        module, _, ending = pair.hugging_face.rpartition(".") if pair else ("", "", "")
         own = self.renamed.get(head, {}).get(module)
-        return pair._replace(theirs=f"{own}.{ending}") if own else pair
+        return pair._replace(hugging_face=f"{own}.{ending}") if own else pair
 
     def layer_of_theirs(self, name: str) -> int:
         """The number of the layer in the name of a `stacked` tensor's part."""

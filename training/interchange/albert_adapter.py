@@ -94,23 +94,24 @@ class AlbertAdapter(BertAdapter):
         _check_groups(config)
         return super().to_hugging_face(config)
 
-    def completed(self, theirs, values) -> None:
+    def completed(self, tensors, values) -> None:
         width = values["hidden_size"]
-        theirs.setdefault(
+        tensors.setdefault(
             f"{_THEIR_PROJECTION}.weight", np.eye(width, dtype=np.float32)
         )
-        theirs.setdefault(f"{_THEIR_PROJECTION}.bias", np.zeros(width, np.float32))
+        tensors.setdefault(f"{_THEIR_PROJECTION}.bias", np.zeros(width, np.float32))
 
 
 def _check_groups(config):
     """Hugging Face computes the group of a layer in another order, and rounds it."""
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
     for layer in range(layers):
-        theirs, ours = int(layer / (layers / groups)), config.group(layer)
-        if theirs != ours:
+        their_group = int(layer / (layers / groups))
+        our_group = config.group(layer)
+        if their_group != our_group:
             raise ValueError(
                 f"num_hidden_groups is {groups} for {layers} layers, of which number "
-                f"{layer} belongs to group {theirs} in Hugging Face's albert, but to "
-                f"group {ours} in the release; converted, the model would compute "
+                f"{layer} belongs to group {their_group} in Hugging Face's albert, but to "
+                f"group {our_group} in the release; converted, the model would compute "
                 "something else, so use it where it was trained"
             )

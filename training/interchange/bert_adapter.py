@@ -48,8 +48,8 @@ def encoder_modules(scope: str, *parts: str) -> tuple[tuple[str, str, str], ...]
     """
     begins = tuple(f"bert/{part}" for part in parts) or ("bert/",)
     return tuple(
-        (name.replace("bert/", f"{scope}/"), theirs.replace("bert.", f"{scope}."), kind)
-        for name, theirs, kind in BertAdapter.modules
+        (name.replace("bert/", f"{scope}/"), module.replace("bert.", f"{scope}."), kind)
+        for name, module, kind in BertAdapter.modules
         if name.startswith(begins)
     )
 
@@ -162,10 +162,10 @@ class BertAdapter(Adapter):
                 f"{' and '.join(_DIRECTIONS)} have one"
             )
         fields = dataclasses.asdict(config).items()
-        theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+        activations = {"gelu": "gelu_new", "gelu_erf": "gelu"}
         return {key: value for key, value in fields if key not in config.own_keys} | {
             "model_type": self.model_type,
-            "hidden_act": theirs.get(config.hidden_act, config.hidden_act),
+            "hidden_act": activations.get(config.hidden_act, config.hidden_act),
             "layer_norm_eps": config.layer_norm_eps,
             **_DIRECTIONS[config.attention_direction],
         }

@@ -40,13 +40,13 @@ def is_weights(path: str) -> bool:
 
 def find(directory: str) -> str | None:
     """The path of a folder's weights; None if it has none."""
-    found = _named(directory, _WEIGHTS) if _named(directory, _OPTIONS) else []
-    if len(found) > 1:
+    paths = _named(directory, _WEIGHTS) if _named(directory, _OPTIONS) else []
+    if len(paths) > 1:
         raise UserError(
-            f"{directory}: contains {', '.join(map(os.path.basename, found))}; pass the "
+            f"{directory}: contains {', '.join(map(os.path.basename, paths))}; pass the "
             "path of one"
         )
-    return found[0] if found else None
+    return paths[0] if paths else None
 
 
 def shapes(path: str) -> dict[str, tuple[int, ...]]:
@@ -96,8 +96,8 @@ def for_words(
     for layer in range(config.num_hidden_layers):
         for number, direction in enumerate(_DIRECTIONS):
             scope = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
-            for kind, theirs in _KINDS.items():
-                value = weights.get(f"{scope}/{theirs}", *expected[kind])
+            for kind, name in _KINDS.items():
+                value = weights.get(f"{scope}/{name}", *expected[kind])
                 tensors[f"elmo/layer_{layer}/{direction}_{kind}"] = value
     weights.check_all_read()
     return config, tensors
@@ -154,11 +154,11 @@ class _Options:
     """What options.json says."""
 
     def __init__(self, path: str):
-        said = anywhere.read_json(path)
+        options = anywhere.read_json(path)
         try:
-            if not isinstance(said, dict):
+            if not isinstance(options, dict):
                 raise ValueError("it is not a JSON object")
-            lstm, cnn = said["lstm"], said["char_cnn"]
+            lstm, cnn = options["lstm"], options["char_cnn"]
             self._lstm = lstm
             self.projection = int(lstm["projection_dim"])
             self.character_width = int(cnn["embedding"]["dim"])
@@ -217,22 +217,22 @@ class _Weights:
         value = self._tensors.get(name)
         self._unread.discard(name)
         if value is None or value.shape != shape or value.dtype.kind != "f":
-            found = "is missing" if value is None else f"is {list(value.shape)}"
+            problem = "is missing" if value is None else f"is {list(value.shape)}"
             if value is not None and value.dtype.kind != "f":
-                found += f" of {value.dtype}"
+                problem += f" of {value.dtype}"
             raise UserError(
-                f"{self._path}: {name} {found}, but {_OPTIONS} describes {list(shape)}; "
+                f"{self._path}: {name} {problem}, but {_OPTIONS} describes {list(shape)}; "
                 "use the pair of files that was released together"
             )
         return value.astype(np.float32)
 
 
 def _tensors(path) -> Mapping[str, np.ndarray]:
-    found = {}
+    tensors = {}
 
     def collect(name, item):
         if isinstance(item, h5py.Dataset):
-            found[name] = item[()]
+            tensors[name] = item[()]
 
     try:
         with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
@@ -243,7 +243,7 @@ def _tensors(path) -> Mapping[str, np.ndarray]:
         raise UserError(
             f"{path}: is damaged or not HDF5 ({error}); copy or download it again"
         ) from error
-    return found
+    return tensors
 
 
 def _files(path) -> _Files:
@@ -260,10 +260,10 @@ def _files(path) -> _Files:
     ending = _OPTIONS if name.endswith(_WEIGHTS) else _WEIGHTS
     others = _named(folder or ".", ending)
     if len(others) != 1:
-        found = ", ".join(map(os.path.basename, others)) or "none"
+        names = ", ".join(map(os.path.basename, others)) or "none"
         raise UserError(
             f"{path}: needs the file *{ending} that belongs to it in the same folder, "
-            f"which contains {found}"
+            f"which contains {names}"
         )
     pair = (others[0], path) if ending == _OPTIONS else (path, others[0])
     return _Files(*pair)

@@ -85,27 +85,25 @@ class GptAdapter(BertAdapter):
 
     def translated(self, values) -> dict:
         self.check_heads(values)
-        known = {
-            key: values[theirs] for key, theirs in _KEYS.items() if theirs in values
-        }
-        activation = known.get("hidden_act", "gelu")
+        fields = {ours: values[key] for ours, key in _KEYS.items() if key in values}
+        activation = fields.get("hidden_act", "gelu")
         if activation not in list(_ACTIVATIONS):  # not hashed: of any type
             raise ValueError(
                 f"afn is {activation!r:.40}; it must be one of {', '.join(_ACTIVATIONS)}"
             )
-        known["hidden_act"] = _ACTIVATIONS[activation]
-        used = known.get("hidden_dropout_prob", self.config.hidden_dropout_prob)
+        fields["hidden_act"] = _ACTIVATIONS[activation]
+        used = fields.get("hidden_dropout_prob", self.config.hidden_dropout_prob)
         for key in _OTHER_DROPOUTS:
             if values.get(key, used) != used:
                 logging.warning(
                     "%s=%r is ignored: resid_pdrop=%r is used in its place",
                     *(key, values[key], used),
                 )
-        width = known.get("hidden_size", self.config.hidden_size)
+        width = fields.get("hidden_size", self.config.hidden_size)
         if isinstance(width, int):  # else refused later
-            known["intermediate_size"] = 4 * width
+            fields["intermediate_size"] = 4 * width
         fixed = {key: values[key] for key in self.fixed_values if key in values}
-        return super().translated(known | fixed | {"is_decoder": True})
+        return super().translated(fields | fixed | {"is_decoder": True})
 
     def to_hugging_face(self, config) -> dict:
         if config.intermediate_size != 4 * config.hidden_size:
@@ -118,8 +116,8 @@ class GptAdapter(BertAdapter):
                 f"hidden_act is {config.hidden_act!r}; in Hugging Face's openai-gpt it "
                 f"must be one of {', '.join(_ACTIVATIONS)}"
             )
-        theirs = {key: getattr(config, ours) for ours, key in _KEYS.items()}
-        return theirs | {
+        values = {key: getattr(config, ours) for ours, key in _KEYS.items()}
+        return values | {
             "model_type": self.model_type,
             **dict.fromkeys(_OTHER_DROPOUTS, config.hidden_dropout_prob),
         }

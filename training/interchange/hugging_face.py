@@ -125,8 +125,8 @@ def _opened(path: str) -> Iterator:
 
 
 def _config_next_to(path) -> dict:
-    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
-    return said if isinstance(said, dict) else {}
+    config = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
+    return config if isinstance(config, dict) else {}
 
 
 def _adapter_in(path, file) -> Adapter:
@@ -137,7 +137,7 @@ def _adapter_in(path, file) -> Adapter:
     """
     model_type = _config_next_to(path).get("model_type")
 
-    def known(adapter):
+    def matches(adapter):
         number = sum(
             adapter.of_theirs(part) is not None
             for name in file.keys()
@@ -145,7 +145,7 @@ def _adapter_in(path, file) -> Adapter:
         )
         return number, model_type == adapter.model_type
 
-    return max(ADAPTERS.values(), key=known)
+    return max(ADAPTERS.values(), key=matches)
 
 
 def _tensors(path, file) -> dict[str, _Stored]:
@@ -154,7 +154,7 @@ def _tensors(path, file) -> dict[str, _Stored]:
     Tensors without a released name keep their own; those that their class ignores are
     left out.
     """
-    adapter, found = _adapter_in(path, file), {}
+    adapter, tensors = _adapter_in(path, file), {}
     not_read = adapter.not_read(file.keys())
     stacks: dict[str, list[str]] = {}
     for name in file.keys():
@@ -167,29 +167,30 @@ def _tensors(path, file) -> dict[str, _Stored]:
             if released in adapter.stacked:
                 stacks.setdefault(released, []).append(name)
                 continue
-            if released in found:
+            if released in tensors:
                 raise UserError(
-                    f"{path}: {found[released].name} and {name} are the same weight "
+                    f"{path}: {tensors[released].name} and {name} are the same weight "
                     f"({released}); remove one of them from the file"
                 )
             transposed = bool(pair and pair.transposed)
-            found[released] = _Stored(name, transposed, number, len(parts))
+            tensors[released] = _Stored(name, transposed, number, len(parts))
     for duplicate, (released, _) in adapter.tied.items():
-        if duplicate in found and released not in found:  # saved under this name alone
-            found[released] = found.pop(duplicate)
-    said = _config_next_to(path) if adapter.shared.keys() - found.keys() else {}
+        if duplicate in tensors and released not in tensors:
+            # Saved under this name alone.
+            tensors[released] = tensors.pop(duplicate)
+    config = _config_next_to(path) if adapter.shared.keys() - tensors.keys() else {}
     for own, (other, _) in adapter.shared.items():
         # For transformers 5, a T5 shares the table even if its outputs are not scaled,
         # unless the file has both.
-        is_shared = said.get("tie_word_embeddings") and other in found
-        is_shared = is_shared and _any_begins(found, own.partition("/")[0] + "/")
-        if is_shared and said.get("scale_decoder_outputs") is False:
+        is_shared = config.get("tie_word_embeddings") and other in tensors
+        is_shared = is_shared and _any_begins(tensors, own.partition("/")[0] + "/")
+        if is_shared and config.get("scale_decoder_outputs") is False:
             transposed = adapter.of_released(own).transposed
-            found.setdefault(own, found[other]._replace(transposed=transposed))
+            tensors.setdefault(own, tensors[other]._replace(transposed=transposed))
     for released, layers in stacks.items():
         layers = tuple(sorted(layers, key=adapter.layer_of_theirs))
-        found[released] = _Stored(layers[0], False, 0, 1, layers)
-    return found
+        tensors[released] = _Stored(layers[0], False, 0, 1, layers)
+    return tensors
 
 
 def shapes(path: str) -> dict[str, tuple[int, ...]]:
@@ -234,25 +235,25 @@ def _value(path, file, released, stored):
     return stored.of(file.get_tensor(stored.name).astype(np.float32))
 
 
-def _check_tied(path, file, tensors, wanted):
+def _check_tied(path, file, tensors, names):
     """Checks that weights saved twice are equal, if the head that uses them is wanted."""
     adapter = _adapter_in(path, file)
 
     def are_equal(*both):
-        found = [file.get_tensor(tensors[n].name) for n in both if n in tensors]
-        return len(found) == 2 and np.array_equal(*found)
+        values = [file.get_tensor(tensors[n].name) for n in both if n in tensors]
+        return len(values) == 2 and np.array_equal(*values)
 
-    for theirs, (released, what) in adapter.tied.items():
-        if adapter.masked_lm not in wanted or theirs not in tensors:
+    for duplicate, (released, what) in adapter.tied.items():
+        if adapter.masked_lm not in names or duplicate not in tensors:
             continue
-        if not are_equal(theirs, released):
+        if not are_equal(duplicate, released):
             raise UserError(
-                f"{path}: {theirs} differs from {what}, so its masked-LM head is not the "
-                "release's; only its encoder can be used"
+                f"{path}: {duplicate} differs from {what}, so its masked-LM head is not "
+                "the release's; only its encoder can be used"
             )
     for own, (other, what) in adapter.shared.items():
         scope = own.partition("/")[0] + "/"
-        if own in wanted or own not in tensors or not _any_begins(wanted, scope):
+        if own in names or own not in tensors or not _any_begins(names, scope):
             continue
         if not are_equal(own, other):
             raise UserError(
@@ -298,25 +299,25 @@ def write(
     adapter = adapter_of(config)
     tensors = adapter.prepared(tensors, config)
     try:
-        said = adapter.to_hugging_face(config)
-        said |= _said_of_heads(tensors, adapter, task or {})
+        hugging_face_config = adapter.to_hugging_face(config)
+        hugging_face_config |= _config_of_heads(tensors, adapter, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
-    weights = _under_their_names(tensors, adapter, said)
-    _check_computed_alike(directory, tensors, config, said)
-    if said.get("is_decoder"):
-        said["architectures"] = [
-            adapter.causal.get(c, c) for c in said["architectures"]
+    weights = _under_their_names(tensors, adapter, hugging_face_config)
+    _check_computed_alike(directory, tensors, config, hugging_face_config)
+    if hugging_face_config.get("is_decoder"):
+        hugging_face_config["architectures"] = [
+            adapter.causal.get(c, c) for c in hugging_face_config["architectures"]
         ]
     weights = safetensors.numpy.save(weights, {"format": "pt"})
-    values = {"config.json": said}
+    values = {"config.json": hugging_face_config}
     if tokenizer:
         longest = config.max_position_embeddings
         limit = {"model_max_length": longest} if math.isfinite(longest) else {}
         values["tokenizer_config.json"] = limit | dict(tokenizer)
     files = dict(beside or {})
     if card:
-        files[hub.CARD] = card(said)
+        files[hub.CARD] = card(hugging_face_config)
     for name, value in values.items():
         files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     # The weights last, because they mark the folder as a model.
@@ -327,10 +328,10 @@ def write(
     return os.path.join(directory, WEIGHTS)
 
 
-def _check_computed_alike(directory, tensors, config, said):
+def _check_computed_alike(directory, tensors, config, hugging_face_config):
     """Refuses heads that compute something else in Hugging Face's classes."""
     adapter = adapter_of(config)
-    reads_first = not adapter.pooled.isdisjoint(said["architectures"])
+    reads_first = not adapter.pooled.isdisjoint(hugging_face_config["architectures"])
     if config.row_pooling != "first" and reads_first:
         raise UserError(
             f"{directory}: the model's head reads the {config.row_pooling} of a row's "
@@ -349,10 +350,10 @@ def _check_computed_alike(directory, tensors, config, said):
         )
 
 
-def _under_their_names(tensors, adapter, said) -> dict[str, np.ndarray]:
-    (their_class,) = said["architectures"]
-    purposes = {theirs: head for head, theirs in adapter.heads.items()}
-    head, theirs = purposes.get(their_class), {}
+def _under_their_names(tensors, adapter, hugging_face_config) -> dict[str, np.ndarray]:
+    (their_class,) = hugging_face_config["architectures"]
+    purposes = {name: head for head, name in adapter.heads.items()}
+    head, weights = purposes.get(their_class), {}
     if unnamed := [n for n in tensors if adapter.of_released(n, head) is None]:
         more = f", nor for {len(unnamed) - 1} more tensors" if unnamed[1:] else ""
         raise UserError(
@@ -364,29 +365,30 @@ def _under_their_names(tensors, adapter, said) -> dict[str, np.ndarray]:
         pair = adapter.of_released(released, head)
         if released in adapter.stacked:
             for number, part in enumerate(value):
-                name = pair.theirs.replace("#", str(number))
-                theirs[name] = {name: part}
+                name = pair.hugging_face.replace("#", str(number))
+                weights[name] = {name: part}
             continue
         value = value.T if pair.transposed else value
-        theirs.setdefault(adapter.holder(pair.theirs), {})[pair.theirs] = value
-    for whole, values in theirs.items():
+        name = pair.hugging_face
+        weights.setdefault(adapter.holder(name), {})[name] = value
+    for whole, values in weights.items():
         columns = [values[part] for part in adapter.columns(whole)]
         value = np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0]
-        theirs[whole] = np.ascontiguousarray(value)
+        weights[whole] = np.ascontiguousarray(value)
     if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
-        bias = adapter.of_released("output_bias", head).theirs
-        theirs.setdefault(bias, np.zeros(1, np.float32))
-    adapter.completed(theirs, said)
+        bias = adapter.of_released("output_bias", head).hugging_face
+        weights.setdefault(bias, np.zeros(1, np.float32))
+    adapter.completed(weights, hugging_face_config)
     for own in adapter.renamed.get(head, {}).values():
-        if f"{own}.weight" not in theirs:
+        if f"{own}.weight" not in weights:
             raise UserError(
                 f"Hugging Face's {their_class} has a layer {own}: {adapter.without_layer}"
             )
-    return theirs
+    return weights
 
 
-def _said_of_heads(tensors, adapter, task) -> dict:
+def _config_of_heads(tensors, adapter, task) -> dict:
     """What config.json says about the heads, mainly the class of the model."""
     head = task.get("head")
     if "output_weights" not in tensors:
@@ -399,10 +401,10 @@ def _said_of_heads(tensors, adapter, task) -> dict:
     number, biased = len(tensors["output_weights"]), "output_bias" in tensors
     head = head or ("classification" if biased else "choice")
     if head not in adapter.heads:
-        known = f", only for {', '.join(adapter.heads)}" if adapter.heads else ""
+        alternatives = f", only for {', '.join(adapter.heads)}" if adapter.heads else ""
         raise UserError(
             f"Hugging Face's classes for this architecture have no head for {head} like "
-            f"this one{known}; use --layout=release"
+            f"this one{alternatives}; use --layout=release"
         )
     if number != 1 if head == "choice" else not biased:
         needed = "one output" if head == "choice" else "a bias"
@@ -410,14 +412,14 @@ def _said_of_heads(tensors, adapter, task) -> dict:
             f"a head for {head} has {needed}, but output_weights has {number} row(s) and "
             f"there is {'an' if biased else 'no'} output_bias; choose another --head"
         )
-    said = {"architectures": [adapter.heads[head]]}
-    return said if head == "choice" else said | _said_of_labels(task, number)
+    config = {"architectures": [adapter.heads[head]]}
+    return config if head == "choice" else config | _config_of_labels(task, number)
 
 
-def _said_of_labels(task, number) -> dict:
+def _config_of_labels(task, number) -> dict:
     """What config.json says about a head's outputs, `number` of them."""
     labels = task.get("label_names") or task.get("labels")
-    said = {"num_labels": number}
+    config = {"num_labels": number}
     if labels:
         if len(labels) != number:
             raise UserError(
@@ -425,14 +427,14 @@ def _said_of_labels(task, number) -> dict:
                 f"{number}; check that the task.json or config.json next to it belongs to "
                 "this model"
             )
-        said = {
+        config = {
             "id2label": {str(i): label for i, label in enumerate(labels)},
             "label2id": {label: i for i, label in enumerate(labels)},
         }
     # Without problem_type, their pipelines would treat a number as a logit, and
     # several labels as one.
     if "labels" in task and labels is None:
-        said["problem_type"] = "regression"
+        config["problem_type"] = "regression"
     elif task.get("several_labels"):
-        said["problem_type"] = SEVERAL_LABELS
-    return said
+        config["problem_type"] = SEVERAL_LABELS
+    return config

@@ -24,8 +24,8 @@ def read_task(path: str) -> dict:
     task = {}
     with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
         try:
-            said = dict(json.loads(file.read()))
-            names = dict(said.get("id2label") or {})
+            hugging_face_config = dict(json.loads(file.read()))
+            names = dict(hugging_face_config.get("id2label") or {})
             labels = [names[str(i)] for i in range(len(names))]
             if not all(isinstance(label, str) for label in labels):
                 raise TypeError("not all are strings")
@@ -33,7 +33,7 @@ def read_task(path: str) -> dict:
             raise UserError(
                 f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
             ) from error
-    classes = said.get("architectures")
+    classes = hugging_face_config.get("architectures")
     for adapter in ADAPTERS.values():
         for head, name in adapter.heads.items():
             if isinstance(classes, list) and name in classes:
@@ -41,8 +41,8 @@ def read_task(path: str) -> dict:
     if labels != [f"LABEL_{i}" for i in range(len(labels))]:  # the default names
         # A tagger's are the tags in files. What files call classes, only a run knows.
         task["labels" if task.get("head") == "tagging" else "label_names"] = labels
-    if said.get("problem_type") == "regression":
+    if hugging_face_config.get("problem_type") == "regression":
         task["labels"] = None
-    elif said.get("problem_type") == SEVERAL_LABELS:
+    elif hugging_face_config.get("problem_type") == SEVERAL_LABELS:
         task["several_labels"] = True
     return task

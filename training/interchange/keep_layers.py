@@ -61,11 +61,11 @@ def keep(
     places = {str(old): str(new) for new, old in enumerate(layers)}
     kept = {}
     for name, value in tensors.items():
-        found = layer.search(name)
+        match = layer.search(name)
         if value.ndim == adapter.stacked.get(_SLOT.sub("", name), -1):
             kept[name] = value[list(layers)]
-        elif not found:
+        elif not match:
             kept[name] = value
-        elif found[0] in places:
-            kept[layer.sub(places[found[0]], name)] = value
+        elif match[0] in places:
+            kept[layer.sub(places[match[0]], name)] = value
     return kept, dataclasses.replace(config, num_hidden_layers=len(layers))

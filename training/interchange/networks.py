@@ -21,34 +21,40 @@ def networks_in(names: Container[str]) -> Mapping[str, Network]:
     return {}
 
 
-def check_wanted(path: str, names: Container[str], wanted: Container[str]) -> None:
+def check_wanted(
+    path: str, names: Container[str], variable_names: Container[str]
+) -> None:
     """Refuses to read a network that must be taken out of its checkpoint first.
 
     If all are equally large, its head would fit the encoder of another one.
 
     Args:
         names: those in the checkpoint.
-        wanted: those of the model's variables.
+        variable_names: of the model.
     """
     networks = networks_in(names)
-    if all(network.head in wanted for network in networks.values()):
+    if all(network.head in variable_names for network in networks.values()):
         return
     for name, network in networks.items():
-        if network.flags and network.head in wanted:
+        if network.flags and network.head in variable_names:
             raise UserError(
                 f"{path}: contains {_listed(networks)}, and only the {name} "
                 f"{network.does}; take it out with convert_checkpoint.py --network={name}"
             )
 
 
-def check_whole(path: str, names: Container[str], wanted: Collection[str]) -> None:
+def check_whole(
+    path: str, names: Container[str], variable_names: Collection[str]
+) -> None:
     """Refuses a checkpoint that has only a part of a network: the rest would be random.
 
     Args: as for `check_wanted`.
     """
     for name, network in networks_in(names).items():
-        lacking = {n for n in wanted if n.startswith(network.scopes) and n not in names}
-        if network.flags and lacking and network.head in wanted:
+        lacking = {
+            n for n in variable_names if n.startswith(network.scopes) and n not in names
+        }
+        if network.flags and lacking and network.head in variable_names:
             raise UserError(
                 f"{path}: its {name} does not fit the model; check {network.flags}: it "
                 f"lacks {min(lacking)}"
@@ -71,18 +77,18 @@ def advice(missing: Iterable[str], names: Container[str]) -> str | None:
         missing: names of variables that are not in the checkpoint.
         names: those in the checkpoint.
     """
-    if not (found := of_names(missing)):
+    if not (named_network := of_names(missing)):
         return None
-    wanted, network = found
+    name, network = named_network
     for row in ADAPTERS.values():
         others = {
-            k: n for k, n in row.networks.items() if k != wanted and n.head in names
+            k: n for k, n in row.networks.items() if k != name and n.head in names
         }
-        if wanted in row.networks and others:
+        if name in row.networks and others:
             return (
-                f"it holds {_listed(others)}, and only a {wanted} {network.does}: take "
+                f"it holds {_listed(others)}, and only a {name} {network.does}: take "
                 "that out of the checkpoint of both with convert_checkpoint.py "
-                f"--network={wanted}"
+                f"--network={name}"
             )
     return None
 
@@ -102,20 +108,20 @@ def take(
         chosen: its name; None leaves everything as it is.
         alone: refuse to leave several networks.
     """
-    found = networks_in(tensors)
-    if chosen and chosen not in found:
-        known = next(
+    networks = networks_in(tensors)
+    if chosen and chosen not in networks:
+        expected = next(
             row.networks for row in ADAPTERS.values() if chosen in row.networks
         )
         raise UserError(
-            f"{path}: does not contain both {_listed(known)}; leave --network out"
+            f"{path}: does not contain both {_listed(expected)}; leave --network out"
         )
     if chosen:
-        return found[chosen].take(tensors, config)
-    if found and alone:
+        return networks[chosen].take(tensors, config)
+    if networks and alone:
         raise UserError(
-            f"{path}: contains {_listed(found)}, of which only one at a time can be "
-            f"changed or written so; pass --network={' or '.join(found)}"
+            f"{path}: contains {_listed(networks)}, of which only one at a time can be "
+            f"changed or written so; pass --network={' or '.join(networks)}"
         )
     return tensors, config
 

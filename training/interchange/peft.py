@@ -74,17 +74,17 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
     Raises:
         UserError: a file is missing or damaged, or describes another kind of adapter.
     """
-    said = _config(os.path.join(os.path.dirname(path), CONFIG))
+    config = _config(os.path.join(os.path.dirname(path), CONFIG))
     try:
         with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-            theirs = dict(safetensors.deserialize(file.read()))
+            stored = dict(safetensors.deserialize(file.read()))
     except safetensors.SafetensorError as error:
         raise UserError(
             f"{path}: the file is damaged or incomplete ({error}); copy or download it "
             "again"
         ) from error
-    adapter, found = _adapter_of(theirs), {}
-    for name, value in theirs.items():
+    adapter, tensors = _adapter_of(stored), {}
+    for name, value in stored.items():
         module, side = _parts(name)
         pair = adapter.of_theirs(module)
         if not pair:
@@ -94,15 +94,15 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
         value = _value(path, name, value)
         if side:
             scope = pair.released.removesuffix("/kernel")
-            found[f"{scope}/{_SIDES[side]}"] = np.ascontiguousarray(value.T)
+            tensors[f"{scope}/{_SIDES[side]}"] = np.ascontiguousarray(value.T)
         else:
             value = value.T if pair.transposed else value
-            found[pair.released] = np.ascontiguousarray(value)
-    base = said[BASE]
+            tensors[pair.released] = np.ascontiguousarray(value)
+    base = config[BASE]
     if not tf.io.gfile.exists(base) and hub.is_name(base):
-        revision = f"@{said['revision']}" if said.get("revision") else ""
+        revision = f"@{config['revision']}" if config.get("revision") else ""
         base = f"{hub.PREFIX}{base}{revision}"
-    return base, float(said["lora_alpha"]), found
+    return base, float(config["lora_alpha"]), tensors
 
 
 def _value(path, name, stored) -> np.ndarray:
@@ -118,22 +118,22 @@ def _value(path, name, stored) -> np.ndarray:
 
 
 def _config(path):
-    said = anywhere.read_json(path)
-    if not isinstance(said, dict) or said.get("peft_type") != "LORA":
+    config = anywhere.read_json(path)
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         raise UserError(f"{path}: does not describe a LoRA adapter of peft")
     for key, usual in _USUAL.items():
-        if said.get(key) not in usual:
+        if config.get(key) not in usual:
             raise UserError(
-                f"{path}: {key} is {said[key]!r:.40}, and only {usual[-1]!r} is read; "
+                f"{path}: {key} is {config[key]!r:.40}, and only {usual[-1]!r} is read; "
                 "merge the adapter with peft (merge_and_unload), and load what "
                 "save_pretrained then writes"
             )
-    base, alpha = said.get(BASE), said.get("lora_alpha")
+    base, alpha = config.get(BASE), config.get("lora_alpha")
     if not isinstance(base, str) or not base:
         raise UserError(f"{path}: {BASE} is {base!r:.40}; name the base's folder there")
     if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
         raise UserError(f"{path}: lora_alpha is {alpha!r:.40}; it must be above 0")
-    return said
+    return config
 
 
 def _parts(name):
@@ -144,9 +144,9 @@ def _parts(name):
     return name, None
 
 
-def _adapter_of(theirs) -> Adapter:
+def _adapter_of(names) -> Adapter:
     """The one that knows the most tensors."""
-    modules = [_parts(name)[0] for name in theirs]
+    modules = [_parts(name)[0] for name in names]
     return max(
         ADAPTERS.values(),
         key=lambda adapter: sum(adapter.of_theirs(m) is not None for m in modules),
@@ -178,7 +178,7 @@ def write(
             f"{directory}: adapters are written for {', '.join(_TASKS)} and questions, not "
             f"for {head}; merge them (--layout=hugging_face)"
         )
-    theirs, targets, whole, ranks = {}, set(), set(), set()
+    weights, targets, whole, ranks = {}, set(), set(), set()
     sides = {ours: side for side, ours in _SIDES.items()}
     for name, value in tensors.items():
         scope, _, last = name.rpartition("/")
@@ -186,17 +186,17 @@ def write(
         pair = adapter.of_released(f"{scope}/kernel" if side else name, head)
         if not pair:
             raise UserError(f"{name}: Hugging Face's layout has no name for it")
-        module = pair.theirs.rpartition(".")[0]
+        module = pair.hugging_face.rpartition(".")[0]
         if side:
             targets.add(module.rpartition(".")[2])
             ranks.add(value.shape[1 if side == "lora_A" else 0])
-            theirs[f"{_PREFIX}{module}.{side}.weight"] = np.ascontiguousarray(value.T)
+            weights[f"{_PREFIX}{module}.{side}.weight"] = np.ascontiguousarray(value.T)
         else:
             value = value.T if pair.transposed else value
-            theirs[_PREFIX + pair.theirs] = np.ascontiguousarray(value)
+            weights[_PREFIX + pair.hugging_face] = np.ascontiguousarray(value)
             whole.add(module.split(".")[1 if module.count(".") > 1 else 0])
     (rank,) = ranks
-    said = {
+    adapter_config = {
         BASE: base.removeprefix(hub.PREFIX),
         "task_type": "QUESTION_ANS" if _SPAN_HEAD in tensors else _TASKS[head],
         "r": int(rank),
@@ -204,8 +204,8 @@ def write(
         "target_modules": sorted(targets),
         "modules_to_save": sorted(whole) or None,
     }
-    content = safetensors.numpy.save(theirs, {"format": "pt"})
-    config = json.dumps(_WRITTEN | said, indent=2) + "\n"
+    content = safetensors.numpy.save(weights, {"format": "pt"})
+    config = json.dumps(_WRITTEN | adapter_config, indent=2) + "\n"
     for name, data in ((CONFIG, config.encode()), (WEIGHTS, content)):
         with anywhere.replacing(os.path.join(directory, name)) as file:
             file.write(data)

@@ -33,15 +33,13 @@ _KEYS = {
 def _stack(name, parts):
     """The modules of encoder or decoder."""
     for number, part in enumerate(parts):
-        ours, theirs = (
-            f"{name}/block_#/layer_{number:03d}",
-            f"{name}.block.#.layer.{number}",
-        )
-        yield f"{ours}/layer_norm", f"{theirs}.layer_norm", "scale"
+        scope = f"{name}/block_#/layer_{number:03d}"
+        prefix = f"{name}.block.#.layer.{number}"
+        yield f"{scope}/layer_norm", f"{prefix}.layer_norm", "scale"
         of_part = _FEED_FORWARD if part == "DenseReluDense" else _ATTENTION
         kind = "own_dense" if part == "DenseReluDense" else "matrix"
         for module in of_part:
-            yield f"{ours}/{part}/{module}", f"{theirs}.{part}.{module}", kind
+            yield f"{scope}/{part}/{module}", f"{prefix}.{part}.{module}", kind
     # Only the first layer has one.
     attention, bias = _BIAS
     yield (
@@ -88,17 +86,15 @@ class T5Adapter(Adapter):
     constants = r"(?!)"
 
     def from_hugging_face(self, values):
-        known = {
-            key: values[theirs] for key, theirs in _KEYS.items() if theirs in values
-        }
-        known.setdefault("vocab_size", 32128)
+        fields = {ours: values[key] for ours, key in _KEYS.items() if key in values}
+        fields.setdefault("vocab_size", 32128)
         start = values.get("decoder_start_token_id")
-        if start is not None and start != known.get("pad_token_id", 0):
+        if start is not None and start != fields.get("pad_token_id", 0):
             raise ValueError(
                 f"decoder_start_token_id is {start!r:.40}; in a T5, padding begins what "
                 "the decoder reads, so it must be pad_token_id"
             )
-        rate = known.get("hidden_dropout_prob", self.config.hidden_dropout_prob)
+        rate = fields.get("hidden_dropout_prob", self.config.hidden_dropout_prob)
         if values.get("classifier_dropout", 0.0) not in (None, 0.0, rate):
             logging.warning(
                 "classifier_dropout=%r is ignored: dropout_rate=%r is used in its place",
@@ -110,7 +106,7 @@ class T5Adapter(Adapter):
         tied = values.get("tie_word_embeddings", True)
         scaled = values.get("scale_decoder_outputs", tied)
         return self.config.from_dict(
-            known
+            fields
             | {
                 "tie_word_embeddings": tied is True and scaled is True,
                 "scale_decoder_outputs": scaled,
@@ -123,8 +119,8 @@ class T5Adapter(Adapter):
                 "scale_decoder_outputs is false and tie_word_embeddings true; in Hugging "
                 "Face's t5, only logits with a matrix of their own are not scaled"
             )
-        theirs = {key: getattr(config, ours) for ours, key in _KEYS.items()}
-        return theirs | {
+        values = {key: getattr(config, ours) for ours, key in _KEYS.items()}
+        return values | {
             "model_type": self.model_type,
             "num_decoder_layers": config.decoder_layers,
             "decoder_start_token_id": config.pad_token_id,

@@ -116,11 +116,15 @@ class XlnetAdapter(Adapter):
         check_fixed(values, _FIXED_VALUES, "an XLNet of the release")
         words = {"n_token": values["vocab_size"]} if "vocab_size" in values else {}
         keys = [key for key in self.config.file_keys.values() if key in values]
-        known = _DEFAULTS | {key: values[key] for key in keys} | words
-        activation = our_activation("ff_activation", known, _ACTIVATIONS)
-        width, heads = known["d_model"], known["n_head"]
-        if "d_head" not in known and isinstance(width, int) and isinstance(heads, int):
-            known["d_head"] = width // max(heads, 1)
+        config_values = _DEFAULTS | {key: values[key] for key in keys} | words
+        activation = our_activation("ff_activation", config_values, _ACTIVATIONS)
+        width, heads = config_values["d_model"], config_values["n_head"]
+        if (
+            "d_head" not in config_values
+            and isinstance(width, int)
+            and isinstance(heads, int)
+        ):
+            config_values["d_head"] = width // max(heads, 1)
         dropout = values.get("dropout", self.config.hidden_dropout_prob)
         clamp_len = values.get("clamp_len", -1)
         if isinstance(clamp_len, int) and clamp_len <= 0:
@@ -135,7 +139,7 @@ class XlnetAdapter(Adapter):
             )
         range_ = values.get("initializer_range", self.config.initializer_range)
         return self.config.from_dict(
-            known
+            config_values
             | {
                 "ff_activation": activation,
                 "untie_r": True,
@@ -153,10 +157,10 @@ class XlnetAdapter(Adapter):
                 f"d_head is {config.head_size}; in Hugging Face's xlnet, "
                 f"{config.num_attention_heads} heads share d_model, {config.hidden_size}"
             )
-        theirs = {key: getattr(config, ours) for ours, key in config.file_keys.items()}
-        del theirs["n_token"], theirs["untie_r"]
+        values = {key: getattr(config, ours) for ours, key in config.file_keys.items()}
+        del values["n_token"], values["untie_r"]
         activations = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-        return theirs | {
+        return values | {
             "model_type": self.model_type,
             "vocab_size": config.vocab_size,
             "ff_activation": activations.get(config.hidden_act, config.hidden_act),

@@ -116,7 +116,7 @@ def read_config_of(flags: ModelFlags, folder: str) -> EncoderConfig:
     return config
 
 
-def _compare(config, said, path, remedy):
+def _compare(config, config_file, path, remedy):
     """Compares a config with that of the weights, in whatever loading would not refuse."""
     try:
         learned = checkpoint.read_config(path)
@@ -125,7 +125,7 @@ def _compare(config, said, path, remedy):
     kind, was = config.architecture, learned.architecture
     if kind != was:
         raise UserError(
-            f"{said}: describes a network of the architecture {kind!r}, "
+            f"{config_file}: describes a network of the architecture {kind!r}, "
             f"but the weights are those of one of {was!r}; use the config in {path}"
         )
     # With fewer layers, those above would be left out.
@@ -133,7 +133,7 @@ def _compare(config, said, path, remedy):
         value, was = getattr(config, name), getattr(learned, name, None)
         if was not in (None, value):
             raise UserError(
-                f"{said}: {name} is {value!r}, but {was!r} in {path}, "
+                f"{config_file}: {name} is {value!r}, but {was!r} in {path}, "
                 f"with which the weights were trained; {remedy}"
             )
 

@@ -87,7 +87,7 @@ def _with_gradient(function):
         with tf.GradientTape() as tape:
             tape.watch(floats)
             results = function(*tensors)
-        found = iter(
+        gradients = iter(
             tape.gradient(
                 results,
                 floats,
@@ -95,7 +95,7 @@ def _with_gradient(function):
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
         )
-        return [next(found) if x.dtype.is_floating else None for x in tensors]
+        return [next(gradients) if x.dtype.is_floating else None for x in tensors]
 
     @tf.custom_gradient
     def call(*tensors):

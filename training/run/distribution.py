@@ -146,14 +146,14 @@ def _everyones(strategy, number):
     def gather():
         context = tf.distribute.get_replica_context()
         # Sums vectors with one entry each: all devices can sum int32, and exactly.
-        mine = tf.one_hot(
+        one_hot = tf.one_hot(
             context.replica_id_in_sync_group,
             strategy.num_replicas_in_sync,
             on_value=tf.cast(number, tf.int32),
             off_value=0,
             dtype=tf.int32,
         )
-        return total(mine)
+        return total(one_hot)
 
     return tf.unstack(first(strategy, strategy.run(tf.function(gather))))
 

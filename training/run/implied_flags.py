@@ -45,8 +45,8 @@ def completed(flags: ModelFlags) -> ModelFlags:
     """
     flags = with_config(flags)
     if flags.vocab_file is None:
-        found = next(_vocabularies(flags), None)
-        flags = dataclasses.replace(flags, vocab_file=found)
+        vocab_file = next(_vocabularies(flags), None)
+        flags = dataclasses.replace(flags, vocab_file=vocab_file)
     return _with_text(flags)
 
 
@@ -54,8 +54,8 @@ def with_config(flags: ModelFlags) -> ModelFlags:
     """The flags, with the config that these know."""
     if flags.bert_config_file is not None:
         return flags
-    found = next(filter(None, map(checkpoint.find_config, _folders(flags))), None)
-    return dataclasses.replace(flags, bert_config_file=found)
+    config_file = next(filter(None, map(checkpoint.find_config, _folders(flags))), None)
+    return dataclasses.replace(flags, bert_config_file=config_file)
 
 
 def with_records(
@@ -70,16 +70,16 @@ def with_records(
             one the records were made with.
     """
     if flags.vocab_file is None:
-        found = next(_of_records(flags, text, paths, needs_vocabulary), None)
-        flags = dataclasses.replace(flags, vocab_file=found)
+        vocab_file = next(_of_records(flags, text, paths, needs_vocabulary), None)
+        flags = dataclasses.replace(flags, vocab_file=vocab_file)
     return _with_text(flags, text)
 
 
 def _of_records(flags: ModelFlags, text, paths, needs_vocabulary) -> Iterator[str]:
     """Yields the vocabularies that the records may have been made with."""
     if digest := text.get(recorded_settings.DIGEST):
-        found = itertools.chain(_vocabularies(flags), paths)
-        yield from (path for path in found if _digest(path) == digest)
+        candidates = itertools.chain(_vocabularies(flags), paths)
+        yield from (path for path in candidates if _digest(path) == digest)
     elif needs_vocabulary:
         yield from _vocabularies(flags)
 
@@ -114,13 +114,13 @@ def check(flags: ModelFlags, name: str) -> None:
     )
 
 
-def _with_text(flags: ModelFlags, known: Mapping = {}):
-    """The flags, with those of text that are known, first as `known`."""
+def _with_text(flags: ModelFlags, settings: Mapping = {}):
+    """The flags, with those of text that are known, first as `settings`."""
     if flags.vocab_file is None:
         return flags
     kind = kind_of(flags.vocab_file)
     absent = [name for name in kind.text_flags if getattr(flags, name) is None]
-    flags = flags.or_else({name: known.get(name) for name in absent})
+    flags = flags.or_else({name: settings.get(name) for name in absent})
     for folder in _folders(flags) if absent else ():
         flags = flags.or_else(recorded_settings.of_folder(folder, kind))
     return flags

@@ -336,10 +336,10 @@ class Trainer:
         Raises:
             UserError: all checkpoints are damaged, or the newest is from another model.
         """
-        found = checkpoint.newest(directory)
-        if found is None:
+        newest = checkpoint.newest(directory)
+        if newest is None:
             return None
-        prefix, tensors = found
+        prefix, tensors = newest
         variables = self.weights if weights_only else self.variables
         checkpoint.check_complete(prefix, variables, tensors)
         for name, variable in variables.items():
@@ -469,8 +469,8 @@ class Trainer:
 
 def _shape(x) -> list:
     """The sizes of a tensor's axes, as Python numbers if they are known in advance."""
-    known, found = x.shape.as_list(), tf.shape(x)
-    return [found[i] if size is None else size for i, size in enumerate(known)]
+    static, dynamic = x.shape.as_list(), tf.shape(x)
+    return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
 # --- What a step returns: sums over replicas, micro-batches and updates ------------------

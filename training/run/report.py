@@ -238,18 +238,18 @@ def _names(rows: list[dict]) -> dict[str, list[str]]:
     """What is drawn in each panel."""
     trained = {name for row in rows if row["kind"] == "train" for name in row}
     names = dict.fromkeys(name for row in rows for name in row)
-    found = {
+    panels = {
         panel: [n for n in names if n == panel or (ending and n.endswith(ending))]
         for panel, (_, ending) in _PANELS.items()
     }
     # Values that only evaluations have are scores, and so are shares.
-    others = {"step", "kind", *_OF_A_RUN}.union(*found.values())
-    found["accuracy"] += [
+    others = {"step", "kind", *_OF_A_RUN}.union(*panels.values())
+    panels["accuracy"] += [
         name
         for name in names
         if name not in others and (name not in trained or _are_shares(rows, name))
     ]
-    return found
+    return panels
 
 
 def _are_shares(rows, name):

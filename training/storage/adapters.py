@@ -55,27 +55,27 @@ def read_note(folder: str) -> Note:
         UserError: there is none, or it is not as it was written.
     """
     path = os.path.join(folder, NAME)
-    known = anywhere.read_json(path)
+    values = anywhere.read_json(path)
     names = {field.name for field in dataclasses.fields(Note)}
-    if not isinstance(known, dict) or known.keys() != names:
+    if not isinstance(values, dict) or values.keys() != names:
         raise UserError(
             f"{path}: does not say to which checkpoint the adapters of {folder} belong; "
             "copy the file from where the adapters were trained"
         )
-    scope, alpha = known["scope"], known["alpha"]
+    scope, alpha = values["scope"], values["alpha"]
     is_sound = {
-        "base": isinstance(known["base"], str) and known["base"],
-        "base_sha256": isinstance(known["base_sha256"], str),
+        "base": isinstance(values["base"], str) and values["base"],
+        "base_sha256": isinstance(values["base_sha256"], str),
         "scope": isinstance(scope, list) and all(isinstance(x, str) for x in scope),
         "alpha": type(alpha) in (int, float) and 0 < alpha < math.inf,
     }
     for name, sound in is_sound.items():
         if not sound:
             raise UserError(
-                f"{path}: {name} is {known[name]!r:.40}; copy the file from where the "
+                f"{path}: {name} is {values[name]!r:.40}; copy the file from where the "
                 "adapters were trained"
             )
-    return Note(**known)
+    return Note(**values)
 
 
 def write_note(folder: str, note: Note) -> None:
@@ -85,22 +85,21 @@ def write_note(folder: str, note: Note) -> None:
         UserError: the run began with another base.
     """
     path = os.path.join(folder, NAME)
-    known = anywhere.read_json(path)
-    if isinstance(known, dict) and run_folder.steps(folder):
+    if isinstance(anywhere.read_json(path), dict) and run_folder.steps(folder):
         check_base(read_note(folder), note.base_sha256, folder)
     content = json.dumps(dataclasses.asdict(note), indent=2) + "\n"
     run_folder.write_file(path, content)
 
 
-def check_base(note: Note, found: str, folder: str) -> None:
+def check_base(note: Note, digest: str, folder: str) -> None:
     """Raises:
     UserError: the base is not the one with which the adapters were trained.
     """
-    if note.base_sha256 != found:
+    if note.base_sha256 != digest:
         raise UserError(
             f"{note.base}: not the weights with which the adapters of {folder} were "
-            f"trained (SHA-256 {found[:12]} instead of {note.base_sha256[:12]}); put those "
-            f"there or, if they are elsewhere, change `base` in {NAME}"
+            f"trained (SHA-256 {digest[:12]} instead of {note.base_sha256[:12]}); put "
+            f"those there or, if they are elsewhere, change `base` in {NAME}"
         )
 
 
@@ -151,17 +150,17 @@ def merged(
         base: the encoder's weights.
         tensors: adapters, and others, which stay as they are.
     """
-    found = dict(base)
+    weights = dict(base)
     for name in others(tensors):
-        found[name] = tensors[name]
+        weights[name] = tensors[name]
     for name, value in tensors.items():
         folder, _, last = name.rpartition("/")
         if last == _A:
             kernel = f"{folder}/{_KERNEL}"
             change = value.astype(np.float64) @ tensors[f"{folder}/{_B}"]
             scaled = alpha / value.shape[1] * change
-            found[kernel] = (base[kernel] + scaled).astype(base[kernel].dtype)
-    return found
+            weights[kernel] = (base[kernel] + scaled).astype(base[kernel].dtype)
+    return weights
 
 
 def others(names: Iterable[str]) -> list[str]:

@@ -96,17 +96,17 @@ def _resolve_directory(directory: str) -> str:
         prefix = os.path.join(directory, name)
         if tf.io.gfile.exists(f"{prefix}.index"):
             return prefix
-    found = [
+    index_files = [
         os.path.join(directory, name)
         for name in sorted(tf.io.gfile.listdir(directory))
         if name.endswith(".index") and not local.is_own(name)
     ]
-    for format in () if found else (*_OTHERS, peft):
+    for format in () if index_files else (*_OTHERS, peft):
         if weights := format.find(directory):
             return weights
-    if len(found) == 1:
-        return found[0].removesuffix(".index")
-    names = ", ".join(os.path.basename(p) for p in found)
+    if len(index_files) == 1:
+        return index_files[0].removesuffix(".index")
+    names = ", ".join(os.path.basename(p) for p in index_files)
     names = names or f"nothing, and there is no {hugging_face.WEIGHTS}"
     raise UserError(
         f"{directory}: no state file names a checkpoint, and *.index matches {names}; "
@@ -276,10 +276,10 @@ def grouped(names: Collection[str], most: int | None = None) -> str:
     Args:
         most: if there are more, what the names begin with instead.
     """
-    found = groups(names)
-    if most and len(found) > most:
-        found = groups(names, lambda name: re.sub("([/.]).*", r"\1*", name))
-    return ", ".join(found)
+    parts = groups(names)
+    if most and len(parts) > most:
+        parts = groups(names, lambda name: re.sub("([/.]).*", r"\1*", name))
+    return ", ".join(parts)
 
 
 def groups(names, folded=lambda name: _LAYER.sub(r"\1_*", name)) -> list[str]:
@@ -369,8 +369,8 @@ def match(
 
 def _guess(wrong, scope) -> str:
     """Why variables have other shapes in the checkpoint, and what to do."""
-    if found := networks.of_names(wrong):
-        name, network = found
+    if named_network := networks.of_names(wrong):
+        name, network = named_network
         return f"its {name} does not fit the model; check {network.flags}"
     if not any(name.startswith(scope) for name in wrong):
         return (
@@ -433,11 +433,11 @@ def find_config(folder: str) -> str | None:
 
 def digest(weights: Mapping[str, np.ndarray]) -> str:
     """Identifies a network's weights: SHA-256 of names and values, in hexadecimal."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name, value in sorted(weights.items()):
-        found.update(name.encode())
-        found.update(np.ascontiguousarray(value))
-    return found.hexdigest()
+        sha256.update(name.encode())
+        sha256.update(np.ascontiguousarray(value))
+    return sha256.hexdigest()
 
 
 # --- A run's own checkpoints ---------------------------------------------------------

@@ -54,8 +54,8 @@ def unpack(export: str, folder: str) -> None:
                 f"{export}: not a complete export ({' '.join(str(error).split())[:200]}); "
                 "pass the output_dir that it was made from"
             ) from error
-    known = loaded.signatures["serving_default"].variables
-    weights = {v.name.removesuffix(":0"): v.numpy() for v in known}
+    variables = loaded.signatures["serving_default"].variables
+    weights = {v.name.removesuffix(":0"): v.numpy() for v in variables}
     if "architecture" in described:
         config["architecture"] = described["architecture"]
     for name, content in ((run_folder.CONFIG, config), (run_folder.TASK, described)):

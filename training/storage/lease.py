@@ -86,9 +86,9 @@ def check_held() -> None:
     """Call it before writing a checkpoint; renews what `held` noted."""
     for lease in _leases:
         # A process that took over and was then refused has left no lease.
-        if (found := lease.read()) and not lease.is_ours():
+        if (content := lease.read()) and not lease.is_ours():
             raise UserError(
-                f"{lease.directory}: {found.get('holder', 'another process')} has taken "
+                f"{lease.directory}: {content.get('holder', 'another process')} has taken "
                 "over this training; this process ends without another checkpoint"
             )
         lease.write()

@@ -82,13 +82,13 @@ def facts_of(folder: str, weights: int) -> Facts:
         source = str(address)
     elif isinstance(source, str) and not hub.is_address(source):
         source = os.path.basename(source.rstrip("/"))
-    noted = task.get("flags")
-    noted = noted if isinstance(noted, dict) else {}
+    flag_values = task.get("flags")
+    flag_values = flag_values if isinstance(flag_values, dict) else {}
     return Facts(
         weights,
         source if isinstance(source, str) else None,
-        tuple(_data(settings, noted)),
-        str(noted.get("task_name") or task.get("script") or ""),
+        tuple(_data(settings, flag_values)),
+        str(flag_values.get("task_name") or task.get("script") or ""),
         {
             name: value
             for name, value in results.items()
@@ -99,22 +99,22 @@ def facts_of(folder: str, weights: int) -> Facts:
 
 
 def _object(path) -> dict:
-    found = anywhere.read_json(path)
-    return found if isinstance(found, dict) else {}
+    value = anywhere.read_json(path)
+    return value if isinstance(value, dict) else {}
 
 
 def _results(path) -> dict:
     """Those that pre-training writes, "name = value" in each line."""
-    found = {}
+    results = {}
     if not sources.exists(path):
-        return found
+        return results
     with sources.opened(path) as file:
         lines = file.read().decode(errors="replace").splitlines()
     for line in lines:
         name, _, value = line.partition(" = ")
         with contextlib.suppress(ValueError):
-            found[name] = float(value)
-    return found
+            results[name] = float(value)
+    return results
 
 
 def _settings(settings, folder) -> Iterator[tuple[str, object]]:
@@ -128,24 +128,24 @@ def _settings(settings, folder) -> Iterator[tuple[str, object]]:
         yield "best run of a search", best
 
 
-def _data(settings, noted) -> Iterator[str]:
+def _data(settings, flag_values) -> Iterator[str]:
     records = settings.get("input_file")
     if isinstance(records, list):
         for name, number in (item for item in records if len(item) == 2):
             yield f"`{name}`: {number:,} records"
     for name in ("data_dir", "train_file", "dev_file"):
-        if noted.get(name):
-            yield f"`--{name}={os.path.basename(str(noted[name]).rstrip('/'))}`"
+        if flag_values.get(name):
+            yield f"`--{name}={os.path.basename(str(flag_values[name]).rstrip('/'))}`"
 
 
-def text(name: str, said: Mapping, facts: Facts) -> str:
+def text(name: str, hugging_face_config: Mapping, facts: Facts) -> str:
     """The card of a model in Hugging Face's layout.
 
     Args:
         name: of the model.
-        said: its config.json.
+        hugging_face_config: its config.json.
     """
-    (their_class,) = said["architectures"]
+    (their_class,) = hugging_face_config["architectures"]
     purpose, what = next(
         (task for ending, task in _TASKS.items() if their_class.endswith(ending)),
         _ENCODER,
@@ -157,7 +157,7 @@ def text(name: str, said: Mapping, facts: Facts) -> str:
         name,
         {"library_name": "transformers", "pipeline_tag": purpose},
         f"`{their_class}`, a {{size}} that {what}.",
-        said["model_type"],
+        hugging_face_config["model_type"],
         facts,
         [
             *_code(use),

@@ -79,11 +79,12 @@ def evaluations(directory: str) -> list[dict]:
 
     Empty if the file is absent or somebody else's.
     """
-    noted = anywhere.read_json(os.path.join(directory, EVALUATIONS))
-    is_ours = isinstance(noted, list) and all(
-        isinstance(entry, dict) and entry.keys() == {"step", "score"} for entry in noted
+    entries = anywhere.read_json(os.path.join(directory, EVALUATIONS))
+    is_ours = isinstance(entries, list) and all(
+        isinstance(entry, dict) and entry.keys() == {"step", "score"}
+        for entry in entries
     )
-    return noted if is_ours else []
+    return entries if is_ours else []
 
 
 def holds_weights(directory: str) -> bool:
@@ -196,9 +197,9 @@ def make_room_for_checkpoint(prefix: str) -> None:
         directory, name = os.path.split(prefix)
         if name not in made(directory):
             pattern = re.compile(re.escape(name) + r"(\.(index|meta|data-[\w-]+))")
-            found = filter(None, map(pattern.fullmatch, _names(directory)))
+            matches = filter(None, map(pattern.fullmatch, _names(directory)))
             # The .index first, so that no part of it seems complete.
-            endings = sorted((m[1] for m in found), key=lambda end: end != ".index")
+            endings = sorted((m[1] for m in matches), key=lambda end: end != ".index")
             if endings:
                 anywhere.set_aside(prefix, endings)
             claim(prefix)
@@ -333,8 +334,8 @@ def noted_settings(directory: str) -> dict:
     """The settings that a run noted, if it has begun."""
     if not steps(directory):
         return {}
-    noted = anywhere.read_json(os.path.join(directory, SETTINGS))
-    return noted if isinstance(noted, dict) else {}
+    settings = anywhere.read_json(os.path.join(directory, SETTINGS))
+    return settings if isinstance(settings, dict) else {}
 
 
 def check_settings(

@@ -34,10 +34,10 @@ def test_each_name_leads_to_the_other_and_back(names):
     for pair in (p for p in names.pairs if p.released not in names.stacked):
         pair = pair._replace(
             released=pair.released.replace("#", "11".zfill(names.digits)),
-            theirs=pair.theirs.replace("#", "11"),
+            hugging_face=pair.hugging_face.replace("#", "11"),
         )
         assert names.of_released(pair.released) == pair
-        assert names.of_theirs(pair.theirs) == pair
+        assert names.of_theirs(pair.hugging_face) == pair
 
 
 def test_kernels_are_transposed_and_nothing_else_is():
@@ -55,7 +55,7 @@ def test_kernels_are_transposed_and_nothing_else_is():
 def test_encoders_alone_and_older_names_are_found(name):
     found = OTHER.of_theirs(name)
     assert found.released == "toy/layer_3/norm/gamma"
-    assert found.theirs == "toy.layer.3.LayerNorm.weight"
+    assert found.hugging_face == "toy.layer.3.LayerNorm.weight"
 
 
 def test_what_has_no_place_in_the_other_layout():
@@ -72,8 +72,8 @@ def test_what_has_no_place_in_the_other_layout():
 
 def test_a_heads_own_module_takes_the_place_of_the_usual_one():
     own = OTHER.of_released("output_weights", "tagging")
-    assert own.theirs == "tagger.weight"
-    assert OTHER.of_released("output_weights").theirs == "classifier.weight"
+    assert own.hugging_face == "tagger.weight"
+    assert OTHER.of_released("output_weights").hugging_face == "classifier.weight"
     assert OTHER.of_theirs("tagger.weight").released == "output_weights"
     # What an earlier version left beside it is not read.
     both = ["tagger.weight", "classifier.weight", "toy.words.weight"]

@@ -141,10 +141,10 @@ def test_every_weight_of_every_model_has_its_pair():
     for path in GOLDEN.glob("*/model.safetensors"):
         for name in load_file(path):
             pair = BertAdapter().of_theirs(name)
-            assert pair.theirs == name
+            assert pair.hugging_face == name
             in_files.add(pair.released)
     assert in_files == released
-    for side in ("released", "theirs"):
+    for side in ("released", "hugging_face"):
         names = [getattr(pair, side) for pair in BertAdapter().pairs]
         assert len(set(names)) == len(names)
 

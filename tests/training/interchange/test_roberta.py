@@ -254,7 +254,7 @@ def test_every_tensor_has_its_name():
     weights = {v.path for v in masked_lm.MaskedLM().network(CONFIG).weights}
     heads = {"output_weights", "output_bias"}
     assert in_files == weights | heads | {f"cls/squad/{name}" for name in heads}
-    for side in ("released", "theirs"):
+    for side in ("released", "hugging_face"):
         names = [getattr(pair, side) for pair in ADAPTERS["roberta"].pairs]
         assert len(set(names)) == len(names)
 

@@ -85,7 +85,7 @@ class Description:
         """The flags that the records were made with; empty if unknown."""
         return (self.origin or {}).get("flags", {})
 
-    def said(self, name: str, default=None):
+    def setting(self, name: str, default=None):
         """The value of an attribute or, if it is None, of the flag with this name."""
         value = getattr(self, name, None)
         return self.flags.get(name, default) if value is None else value

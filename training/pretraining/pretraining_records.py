@@ -357,7 +357,7 @@ def check_vocabularies(
         return
     for path, description in described.items():
         for name, value in tokenizer.settings.items():
-            recorded_value = description.said(name, value)
+            recorded_value = description.setting(name, value)
             if recorded_value != value:
                 raise UserError(
                     f"{path}: {_unlike(name, recorded_value, value, flags)}"
@@ -383,7 +383,7 @@ def described_text_settings(described: Described) -> dict:
     names = [field.name for field in dataclasses.fields(TokenizerOptions)]
     settings = {}
     for name in ("vocab_sha256", *names):
-        values = {description.said(name) for description in described.values()}
+        values = {description.setting(name) for description in described.values()}
         if len(values) == 1 and values != {None}:
             settings[name] = values.pop()
     return settings
@@ -391,7 +391,7 @@ def described_text_settings(described: Described) -> dict:
 
 def _check_description(path, description, flags: PretrainingOptions, config):
     for name in ("max_seq_length", "max_predictions_per_seq"):
-        recorded_value = description.said(name, getattr(flags, name))
+        recorded_value = description.setting(name, getattr(flags, name))
         if recorded_value != getattr(flags, name):
             raise UserError(
                 f"{path}: its description says {name}={recorded_value}, not "

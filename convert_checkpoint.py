@@ -261,7 +261,7 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
     alone = flags.layout != "release" or flags.changes_model
-    weights, config = networks.take(
+    model_weights, config = networks.take(
         prefixes[0],
         checkpoint_contents.averaged(tensors, prefixes),
         config,
@@ -270,7 +270,7 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
     )
     text = _text(prefixes[0], tokenizer)
     # A run reads the settings of text in task.json, if there is one.
-    return Model(weights, config, tokenizer, files, task and text | task, text)
+    return Model(model_weights, config, tokenizer, files, task and text | task, text)
 
 
 def _task(prefix) -> dict:

@@ -110,7 +110,7 @@ class _Predictions(figures.RunningSums):
         self._tokens = 0
         # The expected outcomes and their variance.
         self._expected, self._variance = np.zeros(3), np.zeros(3)
-        self._expected = self._actual = 0  # in records whose rate is known
+        self._num_expected = self._num_predictions = 0  # in records whose rate is known
         self._least_share = 1.0  # of the wanted predictions
 
     def add(self, batch, text, options) -> None:
@@ -120,8 +120,10 @@ class _Predictions(figures.RunningSums):
         self._tokens += int(text.lengths.sum())
         self._add_outcomes(batch, text.is_predicted, options)
         if options.masked_lm_prob:
-            self._expected += int(_num_expected(text, options, self._vocabulary).sum())
-            self._actual += int(counts.sum())
+            self._num_expected += int(
+                _num_expected(text, options, self._vocabulary).sum()
+            )
+            self._num_predictions += int(counts.sum())
             if options.do_whole_word_mask:
                 self._least_share = 1 - _WHOLE_WORD_SHORTFALL
             if options.ngram > 1:
@@ -154,7 +156,7 @@ class _Predictions(figures.RunningSums):
             )
 
     def _implausible_rate(self):
-        expected, actual = self._expected, self._actual
+        expected, actual = self._num_expected, self._num_predictions
         slack = _MASK_RATE_TOLERANCE * expected + figures.DEVIATIONS * np.sqrt(expected)
         if not self._least_share * expected - slack <= actual <= expected + slack:
             yield (

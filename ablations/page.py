@@ -226,7 +226,8 @@ def _draw(results: dict) -> bytes:
         axis.set_xlabel("pre-training steps")
         axis.set_ylabel(f"{title}, dev".replace("$", r"\$"))
         axis.grid(alpha=0.3)
-        axis.legend()
+    handles, labels = axis.get_legend_handles_labels()  # the same in all panels
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     return picture.getvalue()

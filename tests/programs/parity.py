@@ -22,17 +22,17 @@ class Options(finetune.FineTuningOptions):
 class Parity(Task):
     fields = {"label_ids": Field()}
 
-    def __init__(self, given, tokenizer):
+    def __init__(self, flags, tokenizer):
         super().__init__(tokenizer)
-        self.folder = pathlib.Path(given.data_dir)
-        self.most = given.max_seq_length - 2
+        self.folder = pathlib.Path(flags.data_dir)
+        self.max_num_tokens = flags.max_seq_length - 2
 
     def read(self, split):
         return (self.folder / f"{split}.txt").read_text().splitlines()
 
     def featurize(self, example, split):
         vocabulary = self.tokenizer.vocabulary
-        ids = self.tokenizer.encode(example)[: self.most]
+        ids = self.tokenizer.encode(example)[: self.max_num_tokens]
         ids = [vocabulary.cls_id, *ids, vocabulary.sep_id]
         yield Row(ids, [0] * len(ids), {"label_ids": example.count("a") % 2})
 
@@ -51,8 +51,8 @@ class Parity(Task):
         return [path]
 
 
-def main(given):
-    finetune.finetune(Parity(given, checks.make_tokenizer(given)), given)
+def main(flags):
+    finetune.finetune(Parity(flags, checks.make_tokenizer(flags)), flags)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ NO_CANDIDATE = "empty"  # the release's answer if no span is possible
 
 _ROWS_AT_ONCE = 1024
 
-# A word, as the release's reader defines it: only these five characters separate (D31).
+# A word, as the release's reader defines it: only these five characters separate.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 
 

@@ -22,7 +22,7 @@ from text.tokenizers.tokenizer import HuggingFace
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 
-LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
+LONGEST_WORD = 200  # characters; longer words are [UNK]
 
 # Control characters that str.split treats as spaces; the release deletes them.
 _DELETED_SPACES = "\x0b\x0c\x1c-\x1f\x85"

@@ -64,11 +64,11 @@ def form_of(path: str) -> str | None:
     return suffix if suffix in FORMS else None
 
 
-def check_different(flags, *names: str) -> None:
+def check_different(columns, *names: str) -> None:
     """Raises UserError if two of these flags name the same column."""
     flag_of = {}
     for name in names:
-        column = getattr(flags, name)
+        column = getattr(columns, name)
         if column is not None and (other := flag_of.setdefault(column, name)) != name:
             raise UserError(
                 f"--{other} and --{name} are both {column!r}; name two columns"

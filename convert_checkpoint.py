@@ -244,8 +244,8 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
         checks.check_vocabulary(tokenizer.vocabulary, longer, where)
     tensors = []
     for prefix in prefixes:
-        is_theirs = hugging_face.is_weights(prefix)
-        adapter = layouts.adapter_of(config) if is_theirs else None
+        is_hugging_face = hugging_face.is_weights(prefix)
+        adapter = layouts.adapter_of(config) if is_hugging_face else None
         report = whole_model.check(prefix, config, adapter)
         twice = set(report.unused).intersection(adapter.shared if adapter else ())
         if twice:
@@ -405,7 +405,8 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
             directory,
             model.tensors,
             model.config,
-            task=_as_theirs(model.task) | ({"head": flags.head} if flags.head else {}),
+            task=_as_hugging_face(model.task)
+            | ({"head": flags.head} if flags.head else {}),
             # Without its words, a tokenizer would be a trap.
             tokenizer=described and described.config,
             beside=beside,
@@ -437,7 +438,7 @@ def _write_peft(flags: Options, prefix: str) -> None:
         for name, value in checkpoint.read_stored(prefix).items()
         if not checkpoint_contents.of_training(name)
     }
-    head = flags.head or _as_theirs(_task(prefix)).get("head", "classification")
+    head = flags.head or _as_hugging_face(_task(prefix)).get("head", "classification")
     # What their class has as a part of its head is in our encoder.
     moved = adapter.renamed.get(head, {})
     for name, value in checkpoint.read(prefix).items():
@@ -461,7 +462,7 @@ def _card(flags: Options, prefix: str, size: int) -> Callable[[Mapping], str]:
     return lambda config: model_card.text(name, config, facts)
 
 
-def _as_theirs(task):
+def _as_hugging_face(task):
     """Names the labels of run_ner.py: tags, or O and then B and I of each type."""
     if "tags" in task:
         return task | {"head": "tagging", "labels": task["tags"]}

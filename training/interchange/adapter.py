@@ -214,7 +214,7 @@ class Adapter:
             for usual, own in pairs.items()
         }
 
-    def of_theirs(self, name: str) -> Pair | None:
+    def of_hugging_face(self, name: str) -> Pair | None:
         """The pair of a tensor in model.safetensors; None if the release has none.
 
         Args:
@@ -256,7 +256,7 @@ class Adapter:
         own = self.renamed.get(head, {}).get(module)
         return pair._replace(hugging_face=f"{own}.{ending}") if own else pair
 
-    def layer_of_theirs(self, name: str) -> int:
+    def layer_of_hugging_face(self, name: str) -> int:
         """The number of the layer in the name of a `stacked` tensor's part."""
         return int(re.search(self.numbers[1], self._with_encoder(name))[0])
 

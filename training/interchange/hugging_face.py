@@ -139,7 +139,7 @@ def _adapter_in(path, file) -> Adapter:
 
     def matches(adapter):
         number = sum(
-            adapter.of_theirs(part) is not None
+            adapter.of_hugging_face(part) is not None
             for name in file.keys()
             for part in adapter.columns(name)
         )
@@ -162,7 +162,7 @@ def _tensors(path, file) -> dict[str, _Stored]:
             continue
         parts = adapter.columns(name)
         for number, part in enumerate(parts):
-            pair = adapter.of_theirs(part)
+            pair = adapter.of_hugging_face(part)
             released = pair.released if pair else part
             if released in adapter.stacked:
                 stacks.setdefault(released, []).append(name)
@@ -188,7 +188,7 @@ def _tensors(path, file) -> dict[str, _Stored]:
             transposed = adapter.of_released(own).transposed
             tensors.setdefault(own, tensors[other]._replace(transposed=transposed))
     for released, layers in stacks.items():
-        layers = tuple(sorted(layers, key=adapter.layer_of_theirs))
+        layers = tuple(sorted(layers, key=adapter.layer_of_hugging_face))
         tensors[released] = _Stored(layers[0], False, 0, 1, layers)
     return tensors
 

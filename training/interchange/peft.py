@@ -86,7 +86,7 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
     adapter, tensors = _adapter_of(stored), {}
     for name, value in stored.items():
         module, side = _parts(name)
-        pair = adapter.of_theirs(module)
+        pair = adapter.of_hugging_face(module)
         if not pair:
             raise UserError(
                 f"{path}: {name} belongs to no weight of a {adapter.model_type} model"
@@ -149,7 +149,9 @@ def _adapter_of(names) -> Adapter:
     modules = [_parts(name)[0] for name in names]
     return max(
         ADAPTERS.values(),
-        key=lambda adapter: sum(adapter.of_theirs(m) is not None for m in modules),
+        key=lambda adapter: sum(
+            adapter.of_hugging_face(m) is not None for m in modules
+        ),
     )
 
 

@@ -37,14 +37,14 @@ def test_each_name_leads_to_the_other_and_back(names):
             hugging_face=pair.hugging_face.replace("#", "11"),
         )
         assert names.of_released(pair.released) == pair
-        assert names.of_theirs(pair.hugging_face) == pair
+        assert names.of_hugging_face(pair.hugging_face) == pair
 
 
 def test_kernels_are_transposed_and_nothing_else_is():
     assert {pair.released for pair in OTHER.pairs if pair.transposed} == {
         "toy/layer_#/dense/kernel"
     }
-    assert OTHER.of_theirs("toy.layer.0.dense.weight") == Pair(
+    assert OTHER.of_hugging_face("toy.layer.0.dense.weight") == Pair(
         "toy/layer_0/dense/kernel", "toy.layer.0.dense.weight", True
     )
 
@@ -53,13 +53,13 @@ def test_kernels_are_transposed_and_nothing_else_is():
     "name", ["toy.layer.3.LayerNorm.weight", "layer.3.LayerNorm.gamma"]
 )
 def test_encoders_alone_and_older_names_are_found(name):
-    found = OTHER.of_theirs(name)
+    found = OTHER.of_hugging_face(name)
     assert found.released == "toy/layer_3/norm/gamma"
     assert found.hugging_face == "toy.layer.3.LayerNorm.weight"
 
 
 def test_what_has_no_place_in_the_other_layout():
-    assert OTHER.of_theirs("toy.layer.0.adapter.weight") is None
+    assert OTHER.of_hugging_face("toy.layer.0.adapter.weight") is None
     assert OTHER.of_released("toy/layer_0/dense/kernel/adam_m") is None
     for implied in (
         "lm_head.decoder.weight",
@@ -74,7 +74,7 @@ def test_a_heads_own_module_takes_the_place_of_the_usual_one():
     own = OTHER.of_released("output_weights", "tagging")
     assert own.hugging_face == "tagger.weight"
     assert OTHER.of_released("output_weights").hugging_face == "classifier.weight"
-    assert OTHER.of_theirs("tagger.weight").released == "output_weights"
+    assert OTHER.of_hugging_face("tagger.weight").released == "output_weights"
     # What an earlier version left beside it is not read.
     both = ["tagger.weight", "classifier.weight", "toy.words.weight"]
     assert OTHER.not_read(both) == {"classifier.weight"}

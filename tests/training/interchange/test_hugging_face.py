@@ -140,7 +140,7 @@ def test_every_weight_of_every_model_has_its_pair():
     in_files = set()
     for path in GOLDEN.glob("*/model.safetensors"):
         for name in load_file(path):
-            pair = BertAdapter().of_theirs(name)
+            pair = BertAdapter().of_hugging_face(name)
             assert pair.hugging_face == name
             in_files.add(pair.released)
     assert in_files == released
@@ -150,13 +150,17 @@ def test_every_weight_of_every_model_has_its_pair():
 
 
 def test_number_of_a_layer_is_kept():
-    pair = BertAdapter().of_theirs("encoder.layer.11.attention.output.LayerNorm.gamma")
+    pair = BertAdapter().of_hugging_face(
+        "encoder.layer.11.attention.output.LayerNorm.gamma"
+    )
     assert pair == (
         "bert/encoder/layer_11/attention/output/LayerNorm/gamma",
         "bert.encoder.layer.11.attention.output.LayerNorm.weight",
         False,
     )
-    assert BertAdapter().of_theirs("bert.encoder.layer.0.crossattention.x") is None
+    assert (
+        BertAdapter().of_hugging_face("bert.encoder.layer.0.crossattention.x") is None
+    )
 
 
 # --- what cannot be read -------------------------------------------------------------

@@ -250,7 +250,7 @@ def test_every_tensor_has_its_name():
     in_files = set()
     for kind in HEADS:
         for name in load_file(GOLDEN / "hf" / kind / "model.safetensors"):
-            in_files.add(ADAPTERS["roberta"].of_theirs(name).released)
+            in_files.add(ADAPTERS["roberta"].of_hugging_face(name).released)
     weights = {v.path for v in masked_lm.MaskedLM().network(CONFIG).weights}
     heads = {"output_weights", "output_bias"}
     assert in_files == weights | heads | {f"cls/squad/{name}" for name in heads}

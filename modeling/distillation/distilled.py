@@ -113,11 +113,11 @@ class Distilled(Wrapped):
                 f"{type(task).__name__} has no answers in which a student could be "
                 "compared with a teacher"
             )
-        of_answers = self._compared.losses
-        if settings.weight and settings.loss not in of_answers:
+        answer_losses = self._compared.losses
+        if settings.weight and settings.loss not in answer_losses:
             raise ValueError(
-                f"answers of this kind are compared by {' or '.join(of_answers)}, not by "
-                f"{settings.loss}; pass `loss`={next(iter(of_answers))}"
+                f"answers of this kind are compared by {' or '.join(answer_losses)}, not "
+                f"by {settings.loss}; pass `loss`={next(iter(answer_losses))}"
             )
         if settings.compares_layers:
             _check_layers(settings, config, self._teacher_config)

@@ -77,8 +77,8 @@ class WithoutPenalty(Wrapped):
         return {"target_loss": (loss - outputs["z_loss"], weight)}
 
     def metrics(self, batch, outputs) -> dict:
-        of_task = self.inner.metrics(batch, outputs)
-        return {name: of_task[name] for name in self.metric_names}
+        task_metrics = self.inner.metrics(batch, outputs)
+        return {name: task_metrics[name] for name in self.metric_names}
 
 
 class Generation(TextToText):

@@ -28,14 +28,6 @@ from text.tasks import glue, korean, superglue
 from training.finetuning.label_options import LabelOptions
 from training.finetuning.options import PooledOptions
 
-_SAMPLES = (
-    "A wonderful little production.",
-    "",
-    "Zürich, ΑΘΗΝΑ, Москва",
-    "東京は大きい 서울은 크다 \u200b",
-    "one of many words " * 200,
-)
-
 _TASKS = {**glue.TASKS, **korean.TASKS, **superglue.TASKS}
 _COLUMNS = "--task_name and the --*_column flags"
 _cell = functools.partial(tables.cell, flags=_COLUMNS)
@@ -251,7 +243,7 @@ from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
 from training.finetuning import calibration, finetune, labels, learned_labels
-from training.finetuning.task import Judgement, ServedTask
+from training.finetuning.task import SAMPLE_TEXTS, Judgement, ServedTask
 
 # === Reading =========================================================================
 
@@ -532,7 +524,7 @@ class Classifier(ServedTask):
         }
 
     def samples(self):
-        texts = zip(_SAMPLES, reversed(_SAMPLES), strict=True)
+        texts = zip(SAMPLE_TEXTS, reversed(SAMPLE_TEXTS), strict=True)
         has_pairs = self.data.has_pairs
         return [Example(a, b if has_pairs else None, None, "") for a, b in texts]
 

@@ -148,7 +148,7 @@ def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str
             flag = f"--tasks={item}: " if item in items else ""
             problems.append(str(error).removeprefix(flag))
             continue
-        title = {name.lower(): name for name in (*_GLUE_FOLDERS, "WNLI")}.get(
+        title = {title.lower(): title for title in (*_GLUE_FOLDERS, "WNLI")}.get(
             name.lower(), task.title
         )
         if title in tasks:

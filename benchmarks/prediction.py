@@ -168,8 +168,8 @@ def main(flags: Options) -> None:
         _compare_answers(figures)
     figures = {
         f"{name}{way}": some
-        for way, figures_of in (("", together), (", one by one", alone))
-        for name, some in figures_of.items()
+        for way, by_system in (("", together), (", one by one", alone))
+        for name, some in by_system.items()
     }
     turns.write(flags.json_file, dataclasses.asdict(flags), figures)
 

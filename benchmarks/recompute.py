@@ -52,15 +52,15 @@ def main(chosen: Options) -> None:
         return
     flags = dataclasses.asdict(chosen)
     del flags["measure"]
-    figures_of = {"plain": [], "recompute": []}
+    figures_by_way = {"plain": [], "recompute": []}
     for _ in range(chosen.rounds):
-        for way, figures in figures_of.items():
+        for way, figures in figures_by_way.items():
             line = [sys.executable, "-m", "benchmarks.recompute"]
             line += options.words(**flags, measure=way)
             output = subprocess.check_output(line, text=True)
             figures.append(json.loads(output.splitlines()[-1]))
     print(f"{'':10} {'GB':>6} {'s/update':>9}")
-    for way, figures in figures_of.items():
+    for way, figures in figures_by_way.items():
         gigabytes = max(figure["bytes"] for figure in figures) / 1e9
         seconds = statistics.median(figure["seconds"] for figure in figures)
         print(f"{way:10} {gigabytes:6.2f} {seconds:9.2f}")

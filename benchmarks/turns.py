@@ -140,11 +140,8 @@ class Command:
         figures_of: Callable[[str], dict],
         environment: Mapping[str, str] = os.environ,
     ):
-        self._command, self._figures_of, self._environment = (
-            command,
-            figures_of,
-            environment,
-        )
+        self._command, self._figures_of = command, figures_of
+        self._environment = environment
 
     def turn(self, request=None) -> dict:
         """Raises:

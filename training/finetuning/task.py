@@ -14,6 +14,15 @@ import numpy as np
 
 from text.records.rows import Field, Layout, Row
 
+# For `ServedTask.samples`: nothing, several scripts, and more than fits into a row.
+SAMPLE_TEXTS = (
+    "A wonderful little production.",
+    "",
+    "Zürich, ΑΘΗΝΑ, Москва",
+    "東京は大きい 서울은 크다 \u200b",
+    "one of many words " * 200,
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:

@@ -14,17 +14,10 @@ from text.graphs import as_text_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row, static_lengths
 from text.tasks import as_text
-from training.finetuning.task import Judgement, ServedTask
+from training.finetuning.task import SAMPLE_TEXTS, Judgement, ServedTask
 
 _TARGETS = ("target_ids", "target_mask")  # what rows hold besides the inputs
 _ANOTHER = "(another text)"  # a class in the page of mistakes
-_SAMPLES = (
-    "A wonderful little production.",
-    "",
-    "Zürich, ΑΘΗΝΑ, Москва",
-    "東京は大きい 서울은 크다 \u200b",
-    "one of many words " * 200,
-)
 
 
 class Example(NamedTuple):
@@ -204,7 +197,7 @@ class TextTask(ServedTask):
 
     def samples(self):
         names = self.wording.features
-        orders = (_SAMPLES, _SAMPLES[::-1])[: len(names)]
+        orders = (SAMPLE_TEXTS, SAMPLE_TEXTS[::-1])[: len(names)]
         return [
             Example(dict(zip(names, texts, strict=True)), None, "")
             for texts in zip(*orders, strict=True)

@@ -263,10 +263,10 @@ def _read(flags: Options, counts) -> Iterator[dict]:
     path, columns = flags.input_file, None
     name = inputs.name(path)
     if tables.form_of(path):
-        rows = tables.read(path)
+        rows = tables.read(path, max_line_mb=flags.max_line_mb)
     else:
-        lines = enumerate(inputs.lines(path), start=1)
-        rows = ((number, {_TEXT: line}) for number, line in lines)
+        lines = inputs.lines(path, max_line_mb=flags.max_line_mb)
+        rows = ((number, {_TEXT: line}) for number, line in enumerate(lines, start=1))
     for number, values in rows:
         where = f"{name}:{number}"
         if not tables.form_of(path) and not values[_TEXT].strip():

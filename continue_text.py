@@ -85,7 +85,7 @@ def main(flags: Options) -> None:
     )
     lines = [flags.text]
     if flags.text is None:
-        lines = inputs.lines(inputs.STANDARD_INPUT)
+        lines = inputs.lines(inputs.STANDARD_INPUT, max_line_mb=flags.max_line_mb)
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         ids = tokenizer.encode(text)

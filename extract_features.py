@@ -173,7 +173,7 @@ def main(flags: Options) -> None:
     config, tokenizer, tensors = _source(flags, prefix)
     # A line that cannot be read is found now, not in an hour.
     is_file = flags.input_file != inputs.STANDARD_INPUT
-    total = sum(1 for _ in inputs.lines(flags.input_file)) if is_file else None
+    total = sum(1 for _ in _lines(flags)) if is_file else None
     mix = Mix(flags.mix_weights, flags.mix_scale)
     layers = flags.chosen_layers(config.num_hidden_layers)
     pooling = flags.pooling
@@ -187,7 +187,7 @@ def main(flags: Options) -> None:
         for name, value in tensors.items():
             weights[name].assign(value)
 
-    lines = inputs.lines(flags.input_file)
+    lines = _lines(flags)
     counts = Counts()
     rows = make_rows(lines, tokenizer, flags, counts)
     pad_id = tokenizer.vocabulary.pad_id
@@ -200,6 +200,10 @@ def main(flags: Options) -> None:
         if not counts.texts:
             raise UserError(f"{flags.input_file}: contains no text; write one per line")
     _report(flags, counts)
+
+
+def _lines(flags: Options):
+    return inputs.lines(flags.input_file, max_line_mb=flags.max_line_mb)
 
 
 def _output(path, mode):
@@ -284,7 +288,7 @@ def _elmo(flags: Options, prefix):
             "--input_file=-: for a released ELMo, texts are read twice, first for their "
             "words; write them to a file"
         )
-    tokenizer = bilm.words_of(inputs.lines(flags.input_file))
+    tokenizer = bilm.words_of(_lines(flags))
     config, tensors = bilm.for_words(prefix, tokenizer.vocabulary.tokens)
     _check_sizes(flags, config)
     number = config.vocab_size - len(SPECIAL)

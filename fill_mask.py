@@ -43,7 +43,7 @@ def main(flags: Options) -> None:
     vocabulary = tokenizer.vocabulary
     lines = [flags.text]
     if flags.text is None:
-        lines = inputs.lines(inputs.STANDARD_INPUT)
+        lines = inputs.lines(inputs.STANDARD_INPUT, max_line_mb=flags.max_line_mb)
     skipped = 0
     for number, line in enumerate(lines, start=1):
         if flags.text is None and vocabulary.mask not in line:

@@ -33,7 +33,7 @@ _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
+class Options(inputs.LineOptions):
     model_dir: str = options.field(
         help="An exported model, or the output_dir of the run that exported it."
     )
@@ -54,9 +54,6 @@ class Options(options.Group):
         None,
         help="Write the answers here as JSON lines; by default, to standard output.",
         only_for={"serve": options.ABSENT},
-    )
-    max_line_mb: int = options.field(
-        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
     )
     batch_size: int = options.field(
         32,

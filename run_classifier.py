@@ -316,7 +316,8 @@ class Classifier(ServedTask):
         is_unknown = self.labels.names == () and table is not self.data.train
         examples = []
         skip = self.flags.skip_bad_lines
-        for where, values in table.read(path, skip_bad_lines=skip):
+        most = self.flags.max_line_mb
+        for where, values in table.read(path, skip_bad_lines=skip, max_line_mb=most):
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None

@@ -205,7 +205,7 @@ class Tagger(ServedTask):
                 self.test_lines = lines
         for more in flags.unlabeled_file if split == "train" else ():
             layout = self._layout_of(more, has_tags=False)
-            sentences += layout.sentences(list(inputs.lines(more)), more)
+            sentences += layout.sentences(self._lines(more), more)
         if not (self.scheme and self.labels):
             raise UserError(
                 "no tags are known; train first, or pass --entity_types if they mark "
@@ -222,7 +222,7 @@ class Tagger(ServedTask):
 
     def _lines(self, path):
         try:
-            return list(inputs.lines(path))
+            return list(inputs.lines(path, max_line_mb=self.flags.max_line_mb))
         except FileNotFoundError as error:
             raise UserError(
                 f"{path}: no such file; check --data_dir, and --train_file, --dev_file and "

@@ -230,7 +230,7 @@ class Squad(ServedTask):
     def answer_score(self) -> squad_metrics.AnswerScore:
         name, path = self.flags.answer_score, self.flags.predict_file
         if name is None:
-            name = squad.answer_score(path) if path else "words"
+            name = squad.answer_score(path, self.flags.max_line_mb) if path else "words"
         return squad_metrics.ANSWER_SCORES[name]
 
     @property
@@ -245,7 +245,7 @@ class Squad(ServedTask):
         flags = self.flags
         if split == "train":
             return self._read_training()
-        examples = squad.read_to_answer(flags.predict_file)
+        examples = squad.read_to_answer(flags.predict_file, flags.max_line_mb)
         if flags.do_eval:
             squad.check_scorable(examples, flags.predict_file, self.version_2)
         return examples
@@ -255,7 +255,7 @@ class Squad(ServedTask):
         files = [flags.train_file] if flags.train_file else []
         for path in [*files, *flags.unlabeled_file]:
             before = len(examples)
-            for where, example in squad.read(path):
+            for where, example in squad.read(path, flags.max_line_mb):
                 if flags.needs_labels and not self._is_impossible(example):
                     squad.check_trainable(example, where)
                 examples.append(example)

@@ -154,14 +154,15 @@ def _object(values: dict, where: str) -> Example:
     return _example(where, values["context"], start, choices, values.get("label"))
 
 
-def _read(path, needs_label):
+def _read(path, needs_label, max_line_mb):
     parse = _swag
     if os.path.isdir(path):
-        parse, rows = _object, choice_files.race(path)
+        parse, rows = _object, choice_files.race(path, max_line_mb)
     else:
         if tables.form_of(path) == "jsonl":
             parse = _object
-        rows = ((f"{path}:{number}", values) for number, values in tables.read(path))
+        table = tables.read(path, max_line_mb=max_line_mb)
+        rows = ((f"{path}:{number}", values) for number, values in table)
     examples = []
     for place, values in rows:
         example = parse(values, place)
@@ -227,9 +228,12 @@ class MultipleChoice(ServedTask):
         needs_label = split == "dev" or (split == "train" and flags.needs_labels)
         examples = []
         if name or split != "train":
-            examples += _read(path, needs_label)
+            examples += _read(path, needs_label, self.flags.max_line_mb)
         for more in flags.unlabeled_file if split == "train" else ():
-            examples += [e._replace(label=None) for e in _read(more, False)]
+            examples += [
+                e._replace(label=None)
+                for e in _read(more, False, self.flags.max_line_mb)
+            ]
         self.longest[split] = _most_choices(examples)
         return examples
 

@@ -162,7 +162,13 @@ class Glue(TextTask):
         path = os.path.join(self.flags.data_dir, table.file)
         skip = self.flags.skip_bad_lines
         examples = []
-        for number, values in tables.read(path, table.header, skip_bad_lines=skip):
+        rows = tables.read(
+            path,
+            table.header,
+            skip_bad_lines=skip,
+            max_line_mb=self.flags.max_line_mb,
+        )
+        for number, values in rows:
             where = f"{path}:{number}"
             label = None
             if split not in self.data.test:
@@ -252,7 +258,7 @@ class Squad(TextTask):
         needs_answers = split == "train" or (split == "dev" and self.flags.evaluates)
         read = squad.read_to_answer if split != "train" else _questions
         examples = []
-        for example in read(path):
+        for example in read(path, self.flags.max_line_mb):
             answers = tuple(example.references) or None
             if needs_answers and not answers:
                 raise UserError(
@@ -305,7 +311,10 @@ class Custom(TextTask):
     def read(self, split):
         flags, path = self.flags, self.flags.path(split)
         examples = []
-        for number, values in tables.read(path, skip_bad_lines=flags.skip_bad_lines):
+        rows = tables.read(
+            path, skip_bad_lines=flags.skip_bad_lines, max_line_mb=flags.max_line_mb
+        )
+        for number, values in rows:
             where = f"{path}:{number}"
             target = values.get(flags.target_column)
             if split != "test":
@@ -335,8 +344,8 @@ class Custom(TextTask):
         return float(counts.max() / len(examples))
 
 
-def _questions(path):
-    examples = [example for _, example in squad.read(path)]
+def _questions(path, max_line_mb):
+    examples = [example for _, example in squad.read(path, max_line_mb)]
     return _not_empty(examples, path)
 
 

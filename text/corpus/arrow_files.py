@@ -7,17 +7,25 @@ the record batches of a stream.
 import contextlib
 import functools
 import io
+import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow
 from pyarrow import ipc, parquet
 
 from errors import UserError
 from text.files import sources
+from text.progress import size
 
-FAILURES = (pyarrow.ArrowException, OSError, ValueError)  # of a file that is not one
-_ROWS = 1 << 10  # that are in memory at a time
+# Of a file that is not one.
+FAILURES = (pyarrow.ArrowException, OSError, ValueError, struct.error)
+_ROWS, _BYTES = (
+    1 << 10,
+    1 << 26,
+)  # in memory at a time, if all texts had the mean length
+# Kilobytes may unpack to more than the memory. Text is packed to a third or a tenth.
+_MOST_UNPACKED, _MOST_RATIO = 1 << 28, 1000  # bytes, and times the packed size
 _FILE_MAGIC = b"ARROW1"
 _END_BYTES = 8  # of what ends a stream
 
@@ -37,25 +45,41 @@ class ParquetTable:
         schema: the names and types of columns.
     """
 
-    def __init__(self, file: parquet.ParquetFile):
-        self._file = file
-        self.schema = file.schema_arrow
+    def __init__(self, path: str, source: BinaryIO):
+        self._path, self._source = path, source
+        file = parquet.ParquetFile(source)
+        self._metadata, self.schema = file.metadata, file.schema_arrow
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         self.groups = [Group(group.num_rows, group.total_byte_size) for group in groups]
 
     @classmethod
     @contextlib.contextmanager
     def opened(cls, path: str) -> Iterator["ParquetTable"]:
-        with sources.opened(path) as source, parquet.ParquetFile(source) as file:
-            yield cls(file)
+        with sources.opened(path) as source:
+            yield cls(path, source)
 
     def batches(self, start: int, stop: int, column: str) -> Iterator[pyarrow.Array]:
-        """Yields the column in those groups, some rows at a time."""
-        groups = list(range(start, stop))
-        record_batches = self._file.iter_batches(
-            _ROWS, groups, [column], use_threads=False
+        """Yields the column in those groups, some rows at a time.
+
+        Raises UserError if a group cannot be text of a size that fits in memory.
+        """
+        # A text that is stored once for many rows then is in memory once.
+        file = parquet.ParquetFile(
+            self._source, metadata=self._metadata, read_dictionary=[column]
         )
-        return (batch.column(0) for batch in record_batches)
+        for number in range(start, stop):
+            rows = self._rows_at_once(number, column)
+            for batch in file.iter_batches(rows, [number], [column], use_threads=False):
+                yield batch.column(0)
+
+    def _rows_at_once(self, number, column):
+        group = self._metadata.row_group(number)
+        chunks = map(group.column, range(group.num_columns))
+        chunk = next(each for each in chunks if each.path_in_schema == column)
+        unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
+        if unpacked > _MOST_UNPACKED and unpacked > _MOST_RATIO * packed:
+            raise _bomb(self._path, f"row group {number}", unpacked)
+        return max(min(_ROWS, _BYTES * group.num_rows // max(unpacked, 1)), 1)
 
 
 class StreamTable:
@@ -65,7 +89,7 @@ class StreamTable:
     """
 
     def __init__(self, path: str, file: pyarrow.NativeFile):
-        self._file = file
+        self._path, self._file = path, file
         self.schema, self.groups, self._begins = _layout(path, sources.status(path))
 
     @classmethod
@@ -75,10 +99,65 @@ class StreamTable:
             yield cls(path, file)
 
     def batches(self, start: int, stop: int, column: str) -> Iterator[pyarrow.Array]:
-        for begin in self._begins[start:stop]:
-            self._file.seek(begin)
+        for number in range(start, stop):
+            self._file.seek(self._begins[number])
             message = ipc.read_message(self._file)
-            yield ipc.read_record_batch(message, self.schema).column(column)
+            unpacked = _RecordBatch(message).unpacked_bytes()
+            if unpacked > _MOST_UNPACKED and unpacked > _MOST_RATIO * message.body.size:
+                raise _bomb(self._path, f"record batch {number}", unpacked)
+            array = ipc.read_record_batch(message, self.schema).column(column)
+            array.validate(full=True)  # else a damaged one is read beyond its end
+            yield array
+
+
+class _RecordBatch:
+    """What a message of an Arrow stream says of its record batch, without unpacking it.
+
+    Source: Message.fbs of Apache Arrow; flatbuffers' internals. Arrow has checked them.
+    """
+
+    def __init__(self, message: ipc.Message):
+        self._body, self._header = message.body, memoryview(message.metadata)
+        (root,) = self._numbers("I", 0)
+        self._batch = self._at(self._field(root, 2))
+
+    @property
+    def rows(self) -> int:
+        place = self._field(self._batch, 0)
+        return self._numbers("q", place)[0] if place else 0
+
+    def unpacked_bytes(self) -> int:
+        """What all columns take if they are packed; else 0, as they lie in the file."""
+        if not self._field(self._batch, 3):
+            return 0
+        vector, total = self._at(self._field(self._batch, 2)), 0
+        for number in range(self._numbers("I", vector)[0]):
+            offset, size = self._numbers("qq", vector + 4 + 16 * number)
+            if size:
+                total += struct.unpack_from("<q", self._body, offset)[0]
+        return total
+
+    def _numbers(self, form, place):
+        return struct.unpack_from(f"<{form}", self._header, place)
+
+    def _at(self, place):
+        """Where something is that a place refers to."""
+        return place + self._numbers("I", place)[0]
+
+    def _field(self, table, number):
+        """Where a table has a field; 0 if it has not."""
+        fields = table - self._numbers("i", table)[0]
+        if 4 + 2 * number >= self._numbers("H", fields)[0]:
+            return 0
+        offset = self._numbers("H", fields + 4 + 2 * number)[0]
+        return table + offset if offset else 0
+
+
+def _bomb(path, part, unpacked):
+    return UserError(
+        f"{path}: {part} unpacks to {size(unpacked)}, over {_MOST_RATIO:,} times its size, "
+        "which text does not; check where the file is from"
+    )
 
 
 @contextlib.contextmanager
@@ -119,8 +198,9 @@ def _layout(path, status):
                 message = ipc.read_message(file)
             except EOFError:
                 break
-            batch = ipc.read_record_batch(message, schema)
-            groups.append(Group(batch.num_rows, file.tell() - begin))
+            if message.type != "record batch":
+                raise ValueError(f"a {message.type} in place of a record batch")
+            groups.append(Group(_RecordBatch(message).rows, file.tell() - begin))
             begins.append(begin)
         if file.tell() - begin != _END_BYTES:
             raise UserError(
@@ -146,6 +226,13 @@ def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
             f"{path}: column {column!r} is of type {str(kind):.60}, not text (string); "
             "check --text_column"
         )
+
+
+def bytes_of(cell: pyarrow.Scalar) -> int | None:
+    """The length of a text in UTF-8, of which nothing is copied; None if there is none."""
+    if isinstance(cell, pyarrow.DictionaryScalar):
+        cell = cell.value
+    return cell.as_buffer().size if cell.is_valid else None
 
 
 def packed(arrays: Iterable[pyarrow.Array]) -> bytes:

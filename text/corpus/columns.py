@@ -14,12 +14,12 @@ import options
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
-from text.files import sources
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.files import inputs, sources
 
 
 @dataclasses.dataclass(frozen=True)
-class ColumnOptions(ReadingOptions):
+class ColumnOptions(inputs.LineOptions):
     """Input files. Tables."""
 
     text_column: str = options.field(
@@ -100,7 +100,8 @@ class TextColumn(TextFormat):
     def read(self, span, chosen, counts):
         """See `TextFormat`.
 
-        Raises UserError if the file lacks the column, or something else than text is in it.
+        Raises UserError if the file lacks the column, a text is longer than the limit, or
+        something else than text is in it.
         """
         column = chosen.text_column
         tables = _arrow_files(span.path, self.file_format)
@@ -113,15 +114,16 @@ class TextColumn(TextFormat):
                 batches = table.batches(span.start, stop, column)
             else:  # of a sample
                 number, batches = span.start, tables.unpacked(span.block)
-            for text in itertools.chain.from_iterable(batches):
+            for cell in itertools.chain.from_iterable(batches):
                 number += 1
-                text = text.as_py()
-                if text is None:
+                where, size = f"{span.path}: row {number:,}", tables.bytes_of(cell)
+                if size is None:
                     raise UserError(
-                        f"{span.path}: row {number:,} has no text in column {column!r}; "
-                        "leave out such rows"
+                        f"{where} has no text in column {column!r}; leave out such rows"
                     )
-                for paragraph in text.splitlines():
+                if size > chosen.max_line_mb * inputs.MB:
+                    raise inputs.too_long(f"{where}: the text", chosen.max_line_mb)
+                for paragraph in cell.as_py().splitlines():
                     yield from split_sentences(paragraph)
                     yield PARAGRAPH_END
                 yield None

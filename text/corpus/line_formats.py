@@ -8,7 +8,7 @@ import options
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.files import compression, inputs, sources
 
 # Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
@@ -20,7 +20,7 @@ _LONGEST_SAMPLED_LINE = 8 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonOptions(ReadingOptions):
+class JsonOptions(inputs.LineOptions):
     """Input files. JSON lines."""
 
     json_field: str = options.field(

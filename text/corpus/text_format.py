@@ -1,12 +1,10 @@
 """Says what a format of input files does: cut files into spans, read their documents."""
 
 import abc
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import options
 from text.files import inputs, sources
 
 PIECE_BYTES = 8 << 20  # of text that a process takes at a time
@@ -32,20 +30,11 @@ class Span(NamedTuple):
     status: sources.Status | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class ReadingOptions(options.Group):
-    """Input files. What every format needs to know to read them.
-
-    A format with flags of its own has a subclass, which `formats.TextOptions` inherits.
-    """
-
-    max_line_mb: int = options.field(
-        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
-    )
-
-
 class TextFormat(abc.ABC):
     """How documents lie in files; an object of it is a row of `FORMATS`.
+
+    A format with flags of its own has a subclass of `inputs.LineOptions` for them, which
+    `formats.TextOptions` inherits.
 
     Attributes:
         help: what --help says of it.
@@ -81,7 +70,7 @@ class TextFormat(abc.ABC):
 
     @abc.abstractmethod
     def read(
-        self, span: Span, chosen: ReadingOptions, counts: Counter
+        self, span: Span, chosen: inputs.LineOptions, counts: Counter
     ) -> Iterator[str | None]:
         """Yields sentences, PARAGRAPH_END, and None wherever a document ends.
 
@@ -112,7 +101,7 @@ class TextFormat(abc.ABC):
         path: str,
         places: Sequence[tuple[int, int]],
         size: int,
-        chosen: ReadingOptions,
+        chosen: inputs.LineOptions,
     ) -> Iterator[Span | None]:
         """Yields a sample of a file, for --dry_run: what is about each place; or None.
 

@@ -18,7 +18,7 @@ import options
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.files import compression, inputs, sources
 
 _CHUNK = 1 << 18
@@ -40,7 +40,7 @@ _LEFT_OUT = {  # in reports
 
 
 @dataclasses.dataclass(frozen=True)
-class WikipediaOptions(ReadingOptions):
+class WikipediaOptions(inputs.LineOptions):
     """Input files. Dumps of wikis."""
 
     keep_lists: bool = options.field(

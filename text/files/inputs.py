@@ -1,22 +1,36 @@
 """Finds and reads text files: comma-separated lists, globs, packed or not, strict UTF-8."""
 
 import contextlib
+import dataclasses
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import options
 from errors import UserError
+from text import memory
 from text.files import compression, sources
 
 STANDARD_INPUT = "-"
 MB = 10**6
-MAX_LINE_MB = 64  # the flag's default: a book, or a large set of them
-MAX_LINE_HELP = (
-    "Refuse lines of more MB than this. A line is held in memory as a whole and takes "
-    "about eight times its size. Raise it for larger documents in one line."
-)
+MAX_LINE_MB = 64  # a book, or a large set of them
+_CHECK_BYTES = 1 << 24  # of text between two looks at the memory
 PACKED = f"plain, {compression.ONE_OF_THEM}"  # what a file may be, for flags
+
+
+@dataclasses.dataclass(frozen=True)
+class LineOptions(options.Group):
+    """Input files. How long their lines may be."""
+
+    max_line_mb: int = options.field(
+        MAX_LINE_MB,
+        help="Refuse lines of more MB than this, and rows of tables and JSON documents. "
+        "Each is held in memory as a whole and takes about eight times its size, or fifty "
+        "times if its words are single letters. Raise it for larger ones.",
+        at_least=1,
+        at_most=1_000_000,
+    )
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -75,10 +89,14 @@ def lines(
         start, stop: byte positions in the unpacked text; lines that begin between them are
             read, and a line must begin at `start`.
         block: the text from `start` to `stop`, if it has already been read.
-        max_line_mb: the flag that limits the length of a line; None allows any.
+        max_line_mb: the flag that limits the length of a line; None where there is no
+            such flag, and MAX_LINE_MB is the limit.
+
+    Raises:
+        UserError: a line is too long or not UTF-8, or the lines have filled the memory.
     """
-    number, position = 0, start
-    most = -1 if max_line_mb is None else max_line_mb * MB + 1
+    number, position, next_check = 0, start, start + _CHECK_BYTES
+    most = (max_line_mb or MAX_LINE_MB) * MB + 1
     with _open(path) if block is None else io.BytesIO(block) as file:
         try:
             if start and block is None:
@@ -88,13 +106,13 @@ def lines(
                     return
                 number += 1
                 if len(line) == most and not line.endswith(b"\n"):
-                    raise UserError(
-                        f"{name(path)}:{number + lines_before(path, start)}: the line is "
-                        f"longer than --max_line_mb={max_line_mb}; break it, or raise the "
-                        "limit if there is enough memory"
-                    )
+                    number += lines_before(path, start)
+                    raise too_long(f"{name(path)}:{number}: the line", max_line_mb)
                 encoding = "utf-8" if position else "utf-8-sig"
                 position += len(line)
+                if position > next_check:
+                    memory.refuse_if_filled(f"{name(path)}: reading it")
+                    next_check = position + _CHECK_BYTES
                 yield line.decode(encoding).rstrip("\n")
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
@@ -114,6 +132,32 @@ def lines(
                 f"{path}:{number}: the compressed data is damaged ({error}); compress or "
                 "copy the file again"
             ) from error
+
+
+def joined(path: str, lines: Iterable[str], max_line_mb: int | None = None) -> str:
+    """The lines of a file that must be read as a whole, such as JSON that is not in lines.
+
+    Args:
+        max_line_mb: see `lines`; it limits all of them together.
+    """
+    parts, length = [], 0
+    for line in lines:
+        parts.append(line)
+        length += len(line) + 1
+        if length > (max_line_mb or MAX_LINE_MB) * MB:
+            what = f"{name(path)}: is read as a whole, and"
+            raise too_long(what, max_line_mb)
+    return "\n".join(parts)
+
+
+def too_long(what: str, max_line_mb: int | None) -> UserError:
+    """The error for a line or a part of a file beyond the limit of `lines`."""
+    if max_line_mb is None:
+        return UserError(f"{what} is longer than {MAX_LINE_MB} MB; break it")
+    return UserError(
+        f"{what} is longer than --max_line_mb={max_line_mb}; break it, or raise the limit "
+        "if there is enough memory"
+    )
 
 
 def _is_cp949(line):

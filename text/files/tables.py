@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from text.progress import count
 
 FORMS = ("tsv", "csv", "jsonl")
 _ABSENT = object()
+_MOST_COLUMNS = 1 << 16
 _BEFORE_ITEM = re.compile(r"[\s,]*")
 # In the name of the only column, signs of another format; and what helps.
 _SEPARATORS = {
@@ -41,15 +43,14 @@ def read(
             are ordinary characters. JSON may be one list of objects, too.
         header: whether the first line names the columns; if not, they are numbered from 0.
         skip_bad_lines: skip lines with a different number of columns, with a warning.
-        max_line_mb: see `inputs.lines`.
+        max_line_mb: see `inputs.lines`; it limits a row and a list of JSON, too.
     """
     form = form or form_of(path) or "tsv"
     lines = inputs.lines(path, max_line_mb=max_line_mb)
     if form == "jsonl":
         return _json_lines(path, lines, max_line_mb)
-    if form == "csv":  # an unclosed quote makes one cell of the rest of the file
-        csv.field_size_limit(max_line_mb * inputs.MB if max_line_mb else sys.maxsize)
-        cells = _csv(path, lines)
+    if form == "csv":
+        cells = _csv(path, lines, max_line_mb)
     else:
         cells = enumerate((x.removesuffix("\r").split("\t") for x in lines), start=1)
     return _table(inputs.name(path), cells, header, skip_bad_lines)
@@ -130,13 +131,26 @@ def text(values: Mapping, column: str, where: str, flags: str) -> str:
     return value
 
 
-def _csv(path, lines):
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-    begun = 1
+def _csv(path, lines, max_line_mb):
+    csv.field_size_limit(sys.maxsize)  # no cell is longer than its row
+    begun, length = 1, 0
+
+    def ended():
+        nonlocal length
+        for line in lines:
+            length += len(line) + 1
+            if length > (max_line_mb or inputs.MAX_LINE_MB) * inputs.MB:
+                # An unclosed quote makes one row of the rest of the file.
+                where = f"{inputs.name(path)}:{begun}"
+                what = f"{where}: the row that begins here, perhaps with an unclosed quote,"
+                raise inputs.too_long(what, max_line_mb)
+            yield f"{line}\n"
+
+    reader = csv.reader(ended(), strict=True)
     try:
         for cells in reader:
             yield begun, cells
-            begun = reader.line_num + 1
+            begun, length = reader.line_num + 1, 0
     except csv.Error as error:
         if "new-line" in str(error):
             raise UserError(
@@ -150,10 +164,10 @@ def _csv(path, lines):
 
 
 def _table(path, lines, header, skip_bad_lines):
-    names, bad, empty = None, [], []
+    names, bad, num_bad, empty = None, [], 0, None  # lines; there may be millions
     for number, cells in lines:
         if cells in ([], [""]):
-            empty.append(number)
+            empty = empty or number
             continue
         if names is None:
             names = cells if header else list(range(len(cells)))
@@ -162,11 +176,12 @@ def _table(path, lines, header, skip_bad_lines):
                 continue
         if empty and len(names) == 1:
             raise UserError(
-                f"{path}:{empty[0]}: an empty line; with one column it could mean an empty "
+                f"{path}:{empty}: an empty line; with one column it could mean an empty "
                 "text or no text, so remove it"
             )
         if len(cells) != len(names) and skip_bad_lines:
-            bad.append(number)
+            num_bad += 1
+            bad = bad if len(bad) == 10 else [*bad, number]
             continue
         if len(cells) != len(names):
             raise UserError(
@@ -176,17 +191,22 @@ def _table(path, lines, header, skip_bad_lines):
         yield number, dict(zip(names, cells, strict=True))
     if names is None:
         raise UserError(f"{path}: the file is empty")
-    if bad:
+    if num_bad:
         logging.warning(
             "%s: skipped %d lines that do not have %d columns: %s",
             path,
-            len(bad),
+            num_bad,
             len(names),
-            ", ".join(map(str, bad[:10])) + (" ..." if len(bad) > 10 else ""),
+            ", ".join(map(str, bad)) + (" ..." if num_bad > len(bad) else ""),
         )
 
 
 def _check_names(names, where):
+    if len(names) > _MOST_COLUMNS:
+        raise UserError(
+            f"{where}: {len(names):,} columns, more than {_MOST_COLUMNS:,}; check that "
+            "this is a table, and what separates its columns"
+        )
     repeated = [
         f"{number} columns have the name {name!r}"
         for name, number in sorted(collections.Counter(names).items())
@@ -203,19 +223,15 @@ def _json_lines(path, lines, max_line_mb):
         if not line.strip():
             continue
         if number == 1 and line.lstrip().startswith("["):
-            yield from _json_list(path, "\n".join([line, *lines]), max_line_mb)
+            whole = inputs.joined(path, itertools.chain([line], lines), max_line_mb)
+            yield from _json_list(path, whole)
             return
         values = _parsed(path, number, line)
         yield number, _object(path, number, values, line.strip())
 
 
-def _json_list(path, content, max_line_mb):
+def _json_list(path, content):
     """The objects of one list, each with the line on which it begins."""
-    if max_line_mb and len(content) > max_line_mb * inputs.MB:
-        raise UserError(
-            f"{inputs.name(path)}: a JSON list is read as a whole, and this one is longer "
-            f"than --max_line_mb={max_line_mb}; raise the limit if there is enough memory"
-        )
     values = _parsed(path, 1, content)
     if not values:
         raise UserError(f"{inputs.name(path)}:1: the list is empty")

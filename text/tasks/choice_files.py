@@ -16,7 +16,7 @@ _GAP = "_"
 _LINKS = {"cause": "because", "effect": "so"}
 
 
-def race(folder: str) -> Iterator[tuple[str, dict]]:
+def race(folder: str, max_line_mb: int | None = None) -> Iterator[tuple[str, dict]]:
     """Yields the questions of a folder of RACE, such as train or train/high.
 
     Where a question has a gap, the choices are the question with the gap filled in, as in
@@ -33,7 +33,8 @@ def race(folder: str) -> Iterator[tuple[str, dict]]:
     if not paths:
         raise UserError(f"{folder}: contains no .txt files, as RACE's folders do")
     for path in paths:
-        for number, passage in tables.read(path, form="jsonl"):
+        passages = tables.read(path, form="jsonl", max_line_mb=max_line_mb)
+        for number, passage in passages:
             where = f"{path}:{number}"
             try:
                 questions = list(_questions(passage))

@@ -24,14 +24,23 @@ class Table(NamedTuple):
     rows: Callable[[Mapping], Iterable[Mapping]] | None = None
 
     def read(
-        self, path: str, *, skip_bad_lines: bool = False
+        self,
+        path: str,
+        *,
+        skip_bad_lines: bool = False,
+        max_line_mb: int | None = None,
     ) -> Iterator[tuple[str, Mapping]]:
-        """Yields rows, each with its place in the file.
+        """Yields rows, each with its place in the file; see `tables.read`.
 
         Raises:
             UserError: a line is not of this form.
         """
-        lines = tables.read(path, self.header, skip_bad_lines=skip_bad_lines)
+        lines = tables.read(
+            path,
+            self.header,
+            skip_bad_lines=skip_bad_lines,
+            max_line_mb=max_line_mb,
+        )
         for number, values in lines:
             where = f"{path}:{number}"
             if self.rows is None:

@@ -31,17 +31,21 @@ class Example(NamedTuple):
         return [text for text, _ in self.answers]
 
 
-def read(path: str) -> Iterator[tuple[str, Example]]:
-    """Yields the place of each question in a file of SQuAD's layout, and its `Example`."""
-    for where, question, context in _questions(_content(path), path):
+def read(path: str, max_line_mb: int | None = None) -> Iterator[tuple[str, Example]]:
+    """Yields the place of each question in a file of SQuAD's layout, and its `Example`.
+
+    Args:
+        max_line_mb: see `inputs.joined`.
+    """
+    for where, question, context in _questions(_content(path, max_line_mb), path):
         yield where, _example(question, context, where)
 
 
-def answer_score(path: str) -> str:
+def answer_score(path: str, max_line_mb: int | None = None) -> str:
     """How the data set that a file is of scores answers: a name in
     `squad_metrics.ANSWER_SCORES`.
     """
-    content = _content(path)
+    content = _content(path, max_line_mb)
     if isinstance(content, dict):
         if str(content.get("version", "")).startswith("KorQuAD"):
             return "characters"
@@ -51,9 +55,10 @@ def answer_score(path: str) -> str:
     return "words"
 
 
-def _content(path):
+def _content(path, max_line_mb):
+    lines = inputs.lines(path, max_line_mb=max_line_mb)
     try:
-        return json.loads("\n".join(inputs.lines(path)))
+        return json.loads(inputs.joined(path, lines, max_line_mb))
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise UserError(
@@ -69,10 +74,10 @@ def _questions(content, path):
                 yield where, question, context
 
 
-def read_to_answer(path: str) -> list[Example]:
+def read_to_answer(path: str, max_line_mb: int | None = None) -> list[Example]:
     """Reads questions whose answers will be written by id, which must be unique."""
     examples, seen = [], {}
-    for where, example in read(path):
+    for where, example in read(path, max_line_mb):
         if example.id in seen:
             raise UserError(
                 f"{where}: id {example.id!r} is also that of {seen[example.id]}, but "

@@ -9,6 +9,7 @@ import options
 from errors import UserError
 from modeling.architectures.config import POOLINGS
 from modeling.architectures.features import FEATURES, LSTM_LAYERS
+from text.files.inputs import LineOptions
 from text.tokenizers.table import TokenizerOptions
 from training.distillation.options import DistillationOptions
 from training.finetuning.trials import Trial
@@ -16,7 +17,7 @@ from training.run.options import RunOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
+class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineOptions):
     """Fine-tuning. The release's flags, then ours."""
 
     vocab_file: str | None = options.field(

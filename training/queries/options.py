@@ -7,11 +7,12 @@ import dataclasses
 
 import options
 from errors import UserError
+from text.files.inputs import LineOptions
 from text.tokenizers.table import TokenizerOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class QueryOptions(TokenizerOptions):
+class QueryOptions(TokenizerOptions, LineOptions):
     """Files. What belongs to the weights."""
 
     vocab_file: str | None = options.field(

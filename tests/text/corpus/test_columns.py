@@ -13,6 +13,8 @@ from text.files import sources
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import ipc, parquet  # noqa: E402
 
+from text.corpus import arrow_files  # noqa: E402
+
 TEXTS = [f"The {n}. It is so.\n\nAnd more.\n" for n in range(40)]
 
 
@@ -240,3 +242,68 @@ def test_categories_are_refused_in_a_stream(save):
     )
     with pytest.raises(UserError, match="column 'kind' has categories .dictionary."):
         read(folder, "arrow")
+
+
+LARGE = "a b " * 400_000
+
+
+@pytest.mark.parametrize("input_format", ["parquet", "arrow"])
+def test_a_text_longer_than_the_limit_is_named(write, save, input_format):
+    columns = {"text": ["It is so.", "And more.", LARGE, "One."]}
+    path = write(columns) if input_format == "parquet" else save(columns)
+    message = r": row [13]: the text is longer than --max_line_mb=1; break it"
+    with pytest.raises(UserError, match=message):
+        read(path, input_format, max_line_mb=1)
+    (document,) = read(path, input_format)[2:3]
+    assert document == [LARGE.strip()]
+
+
+@pytest.mark.parametrize("input_format", ["parquet", "arrow"])
+def test_what_unpacks_to_far_more_than_a_text_is_refused_unread(
+    write, tmp_path, monkeypatch, input_format
+):
+    monkeypatch.setattr(arrow_files, "_MOST_UNPACKED", 1 << 20)
+    columns = {"text": ["a b " * 400_000]}
+    if input_format == "parquet":
+        path = write(columns, compression="zstd", use_dictionary=False)
+    else:
+        path, table = str(tmp_path / "a.arrow"), pyarrow.table(columns)
+        packed = ipc.IpcWriteOptions(compression="zstd")
+        with ipc.new_stream(path, table.schema, options=packed) as stream:
+            stream.write_table(table)
+    before = pyarrow.total_allocated_bytes()
+    message = r"(row group|record batch) 0 unpacks to 1.6 MB, over 1,000 times its size"
+    with pytest.raises(UserError, match=f"^{re.escape(path)}: {message}"):
+        read(path, input_format)
+    assert pyarrow.total_allocated_bytes() < before + (1 << 20)
+
+
+def test_packed_streams_of_text_are_read(tmp_path):
+    path, table = str(tmp_path / "a.arrow"), pyarrow.table({"text": TEXTS})
+    with ipc.new_stream(
+        path, table.schema, options=ipc.IpcWriteOptions(compression="lz4")
+    ) as stream:
+        stream.write_table(table)
+    assert len(read(path, "arrow")) == len(TEXTS)
+
+
+def test_a_text_that_many_rows_share_is_in_memory_once(write):
+    shared = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 500), [LARGE])
+    path = write({"text": shared}, compression="zstd", store_schema=False)
+    with arrow_files.ParquetTable.opened(path) as table:
+        batches = list(table.batches(0, 1, "text"))
+    assert sum(map(len, batches)) == 500
+    assert sum(batch.get_total_buffer_size() for batch in batches) < 20 * len(LARGE)
+
+
+def test_offsets_beyond_the_text_are_one_line(save):
+    path = spans(save({"text": ["One.", "Two."] * 40}, rows=80), "arrow")[0].path
+    with open(path, "rb") as file:
+        content = file.read()
+    offsets = b"".join((4 * n).to_bytes(4, "little") for n in range(5))
+    assert content.count(offsets) == 1
+    wild = offsets[:-4] + (1 << 30).to_bytes(4, "little")
+    with open(path, "wb") as file:
+        file.write(content.replace(offsets, wild))
+    with pytest.raises(UserError, match="is not an Arrow stream that can be read"):
+        read(path, "arrow")

@@ -7,6 +7,7 @@ import pytest
 
 from errors import UserError
 from tests.packed import pack
+from text import memory
 from text.files import inputs
 
 
@@ -117,6 +118,24 @@ def test_a_line_longer_than_the_limit_is_named(tmp_path, monkeypatch, name):
         with pytest.raises(UserError, match=f"{name}:2: .*--max_line_mb=1;"):
             list(inputs.lines(str(path), start, max_line_mb=1))
     assert list(inputs.lines(str(path)))[1] == "fives"
+    monkeypatch.setattr(inputs, "MAX_LINE_MB", 1)
+    with pytest.raises(
+        UserError, match=f"{name}:2: the line is longer than 1 MB; break"
+    ):
+        list(inputs.lines(str(path)))
+
+
+def test_lines_that_fill_the_memory_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a.bz2"
+    path.write_bytes(pack(b"ab\n" * 1000, "bz2"))
+    monkeypatch.setattr(inputs, "_CHECK_BYTES", 1 << 10)
+    assert len(list(inputs.lines(str(path)))) == 1000
+    monkeypatch.setattr(memory, "total", lambda: 1 << 20)
+    with pytest.raises(
+        UserError, match="a.bz2: reading it has filled .* 1.05 MB of mem"
+    ):
+        list(inputs.lines(str(path)))
+    assert list(inputs.lines(str(path), stop=1)) == ["ab"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Tables: what is said of columns that are missing or have the same name."""
 
-import csv
-
 import pytest
 
 from errors import UserError
@@ -42,9 +40,25 @@ def test_a_cell_longer_than_the_limit_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "MB", 20)
     path = tmp_path / "a.csv"
     path.write_text('text,label\na,b\n"never\n' + "closed\n" * 9)
-    with pytest.raises(UserError, match="a.csv:3: .*field larger .*an unclosed quote"):
+    with pytest.raises(
+        UserError, match="a.csv:3: .*an unclosed quote.*--max_line_mb=1;"
+    ):
         list(tables.read(str(path), max_line_mb=1))
-    csv.field_size_limit(1 << 30)  # of this process, and flags are read as CSV, too
+    path.write_text("text,label\n" + "a,b\n" * 9)  # each row counts for itself
+    assert len(list(tables.read(str(path), max_line_mb=1))) == 9
+    path.write_text('text,label\na,"b\n' + 'c"\na,"' * 9 + '"\n')
+    assert len(list(tables.read(str(path), max_line_mb=1))) == 10
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_row_of_too_many_columns_is_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(("\t" if name == "a.tsv" else ",") * (1 << 16) + "\n")
+    for header in (True, False):
+        with pytest.raises(
+            UserError, match=f"{name}:1: 65,537 columns, more than 65,536"
+        ):
+            list(tables.read(str(path), header))
 
 
 def test_a_list_of_objects_is_read_like_one_a_line(tmp_path):

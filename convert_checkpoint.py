@@ -27,7 +27,7 @@ import command_line
 import options
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from text.files import hub, sources
+from text.files import hub, json_files, sources
 from text.progress import count
 from text.tasks import tags
 from text.tokenizers import recorded_settings, tokenizer_json
@@ -277,10 +277,7 @@ def _task(prefix) -> dict:
     """What the head is for, if a file next to a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), run_folder.TASK)
     if tf.io.gfile.exists(path):
-        task = anywhere.read_json(path)
-        if not isinstance(task, dict):
-            raise UserError(f"{path}: was not written by a run; remove it, or fix it")
-        return task
+        return json_files.read_object(path, "remove it, or restore what a run wrote")
     return (
         hugging_face_task.read_task(prefix) if hugging_face.is_weights(prefix) else {}
     )
@@ -289,9 +286,9 @@ def _task(prefix) -> dict:
 def _text(prefix, tokenizer) -> dict:
     """How text became ids, if a file next to a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), run_folder.TEXT)
-    text = anywhere.read_json(path)
-    if isinstance(text, dict) or not tokenizer:
-        return text if isinstance(text, dict) else {}
+    text = json_files.read_own(path)
+    if text or not tokenizer:
+        return text
     return hugging_face_tokenizers.settings_of(prefix, kind_of_tokenizer(tokenizer))
 
 

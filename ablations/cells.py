@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from training.storage import run_folder
 from errors import UserError
-from text.files import local
+from text.files import json_files, local
 from text.progress import duration
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -83,7 +83,7 @@ def finished(root: str, cell: Cell) -> dict | None:
     if not os.path.exists(path):
         return None
     try:
-        done = local.read_json(path)
+        done = json_files.read_object(path, "delete it")
         before = _by_name(done["words"])
     except (ValueError, LookupError, TypeError) as error:
         raise UserError(f"{path}: damaged ({error!r}); delete it") from error
@@ -338,7 +338,7 @@ def _costs(output: str, peak_memory: int) -> dict[str, float]:
 def _results(path: str) -> dict[str, float]:
     """The results of an evaluation; none if `path` is a folder."""
     if path.endswith(".json"):
-        return local.read_json(path)
+        return json_files.read(path)
     if os.path.isdir(path):
         return {}
     with open(path, encoding="utf-8") as file:  # the release's "name = value"

@@ -13,7 +13,7 @@ from ablations.paper_tables import TABLES
 from ablations.plan import Column, Plan, Value
 from errors import UserError
 from text import report_page
-from text.files import local
+from text.files import json_files, local
 
 JSON, PAGE = "ablations.json", "ablations.html"
 _INTRODUCTION = (
@@ -29,7 +29,7 @@ def _earlier(path: str) -> dict:
     if not os.path.exists(path):
         return {}
     try:
-        tables = local.read_json(path)["tables"]
+        tables = json_files.read_object(path, "delete it")["tables"]
         for name, results in tables.items():
             _section(name, results)
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -15,7 +15,7 @@ from ablations.cells import OUTPUT
 from ablations.suite import Plan, cell_name
 from errors import UserError
 from text import report_page
-from text.files import local
+from text.files import json_files, local
 
 JSON, PAGE = "suite.json", "suite.html"
 _INTRODUCTION = (
@@ -209,7 +209,7 @@ class Results:
         path = os.path.join(self._root, cell, OUTPUT, run_folder.SEARCH)
         if not os.path.exists(path):
             return of_kept
-        search = local.read_json(path)
+        search = json_files.read(path)
         try:
             means = {name: of["mean"] for name, of in search["settings"].items()}
             best = max(means, key=means.get)

@@ -14,7 +14,7 @@ import tempfile
 import command_line
 import options
 import run_classifier
-from text.files.local import read_json
+from text.files import json_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ def measure(flags: Options, length_buckets: bool, seed: int) -> tuple[float, dic
         )
         with open(os.path.join(directory, "metrics.jsonl")) as file:
             rows = [json.loads(line) for line in file]
-        results = read_json(os.path.join(directory, "eval_results.json"))
+        results = json_files.read(os.path.join(directory, "eval_results.json"))
     # The first interval includes the tracing of the step.
     speeds = [row["examples_per_second"] for row in rows[1:]]
     return len(speeds) / sum(1 / speed for speed in speeds), results

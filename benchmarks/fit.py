@@ -22,7 +22,7 @@ import run_classifier
 from training import metrics
 from training.backend import keras
 from benchmarks import quality
-from text.files.local import read_json
+from text.files import json_files
 
 _SETS = tuple(
     name for name, kind in quality.SETS.items() if getattr(kind, "labels", ())
@@ -60,7 +60,7 @@ def by_script(flags: Options, folder: pathlib.Path, seed: int) -> dict[str, floa
                 seed=seed,
             )
         )
-        results = read_json(str(pathlib.Path(output_dir, "eval_results.json")))
+        results = json_files.read(str(pathlib.Path(output_dir, "eval_results.json")))
     return quality.SETS[flags.set].of_ours(results)
 
 

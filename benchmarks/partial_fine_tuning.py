@@ -17,7 +17,7 @@ import tempfile
 import command_line
 import options
 from errors import UserError
-from text.files.local import read_json
+from text.files import json_files
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _KINDS = ("full", "upper half", "LoRA")
@@ -39,7 +39,7 @@ class Options(options.Group):
 
 
 def _flags(flags: Options, kind: str) -> dict:
-    layers = read_json(os.path.join(flags.init_checkpoint, "bert_config.json"))
+    layers = json_files.read(os.path.join(flags.init_checkpoint, "bert_config.json"))
     return {
         "full": {},
         "upper half": {"freeze_layers": layers["num_hidden_layers"] // 2},
@@ -76,7 +76,7 @@ def measure(settings: Options, kind: str, seed: int) -> dict[str, float]:
             for name in os.listdir(directory)
             if ".data-" in name
         ]
-        results = read_json(os.path.join(directory, "eval_results.json"))
+        results = json_files.read(os.path.join(directory, "eval_results.json"))
     # The first interval includes the tracing of the step.
     return {
         "peak memory, GB": usage.ru_maxrss / 1e6,

@@ -18,7 +18,7 @@ if __name__ == "__main__":
 import command_line
 import options
 from errors import UserError
-from text.files import local
+from text.files import json_files, local
 from text.instances.table import RowOptions
 from text.progress import duration
 from text.records import encoding, framing
@@ -197,7 +197,7 @@ def _fine_tune(path, size):
             eval_batch_size=32,
             **start,
         )
-        accuracies[name] = local.read_json(path(name, "eval_results.json"))[
+        accuracies[name] = json_files.read(path(name, "eval_results.json"))[
             "eval_accuracy"
         ]
     print("\nSentences of held-out modules          accuracy")

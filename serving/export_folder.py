@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from errors import UserError
 from serving import checksums, predictor
-from text.files import anywhere, hub, local, sources
+from text.files import anywhere, hub, json_files, local, sources
 
 CARD = "card"  # in the description: the checksum of the card, as it was written
 _REPLACED = ".replaced"
@@ -83,9 +83,11 @@ def write_card(new: str, final: str, content: str) -> str:
         if tf.io.gfile.exists(last) and not tf.io.gfile.isdir(last):
             with tf.io.gfile.GFile(last, "rb") as file:
                 there = file.read()
-            description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
-            ours = description.get(CARD) if isinstance(description, dict) else None
-            card = card if checksums.of_bytes(there) == ours else there
+            description = json_files.read_own(
+                os.path.join(final, predictor.DESCRIPTION)
+            )
+            is_ours = checksums.of_bytes(there) == description.get(CARD)
+            card = card if is_ours else there
     with anywhere.replacing(os.path.join(new, hub.CARD)) as file:
         file.write(card)
     return checksum
@@ -117,9 +119,9 @@ def _clear(final: str) -> None:
 
 def _is_ours(final: str) -> bool:
     """Whether an export contains only its own files and folders."""
-    description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
-    made = description.get("files", []) if isinstance(description, dict) else []
-    is_whole = set(files(final)) <= set(made)
+    description = json_files.read_own(os.path.join(final, predictor.DESCRIPTION))
+    made = description.get("files")
+    is_whole = isinstance(made, list) and set(files(final)) <= set(map(str, made))
     return is_whole and _empty_folders(final) <= _OF_TENSORFLOW
 
 

@@ -4,7 +4,6 @@ It is plain TensorFlow: none of the model's Python code is loaded.
 """
 
 import importlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,7 +13,7 @@ from tensorflow.core.framework import types_pb2
 
 from errors import UserError
 from serving import checksums, forms
-from text.files import anywhere, local, protected
+from text.files import anywhere, json_files, local, protected
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
@@ -368,24 +367,16 @@ def _folders(parent):
 
 def read_description(path: str) -> dict:
     """The content of an export.json."""
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
+    advice = "export the model again"
+    description = json_files.read_object(path, advice)
     try:
-        description = json.loads(content)
         form, parts = description["form"], description["inputs"]
         if form not in forms.FORMS or not parts or set(parts.values()) - set(_KINDS):
             raise ValueError(f"form {form!r} with inputs {parts}")
         if not checksums.is_intact(description):
             raise ValueError("it is damaged or was changed")
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path}: does not describe a known kind of export ({error}); export the model "
-            "again"
+            f"{path}: does not describe a known kind of export ({error}); {advice}"
         ) from error
     return description

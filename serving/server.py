@@ -49,6 +49,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
 from serving.predictor import Predictor, Served
+from text.files import json_files
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests
@@ -332,8 +333,8 @@ async def _body(request: Request) -> bytes:
 
 def _content(body: bytes) -> object:
     try:
-        return json.loads(body, object_hook=_decoded)
-    except (ValueError, RecursionError) as error:
+        return json_files.parse(body, _decoded)
+    except ValueError as error:
         raise HTTPException(400, f"not JSON: {error}") from None
 
 

@@ -97,8 +97,8 @@ def test_models_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("task.json", "[1, 2", "task.json: was not written by a run"),
-        ("task.json", "[1, 2]", "task.json: was not written by a run"),
+        ("task.json", "[1, 2", "task.json:1: not JSON"),
+        ("task.json", "[1, 2]", "task.json: is a JSON list"),
         ("task.json", '{"labels": ["a"]}', "1 labels are known"),
         ("task.json", '{"do_lower_case": false}', "pass --do_lower_case=false"),
         ("vocab.txt", "\n".join([*TOKENS, *"abcdef"]), "16 tokens, more than vocab_s"),

@@ -248,7 +248,7 @@ def test_released_files_that_do_not_fit_each_other_are_refused(tmp_path, refused
         (tmp_path / "options.json").write_text(json.dumps(options | change))
         refused(message)
     (tmp_path / "options.json").write_text("{")
-    refused(r"\(it is not a JSON object\)")
+    refused(r"options.json:1: not JSON")
     (tmp_path / "options.json").write_text(json.dumps(options))
     with h5py.File(tmp_path / "weights.hdf5", "r+") as file:
         del file["CNN_proj/b_proj"]

@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import NoneType
 
 DEFAULT_ARCHITECTURE = "bert"
@@ -203,9 +203,10 @@ class EncoderConfig:
         return cls(**{fields[key].name: values[key] for key in values if key in fields})
 
     @classmethod
-    def from_json_file(cls, path: str, opener: Callable = open) -> typing.Self:
-        """Reads a config file of this architecture; see `read`."""
-        return read(path, cls.from_dict, opener)
+    def from_json_file(cls, path: str) -> typing.Self:
+        """Reads a config file of this architecture; raises as `from_dict` does."""
+        with open(path, encoding="utf-8") as file:
+            return cls.from_dict(json.load(file))
 
     def to_json_string(self) -> str:
         """Returns the text of a config file, keys sorted."""
@@ -218,40 +219,3 @@ class EncoderConfig:
         if self.architecture != DEFAULT_ARCHITECTURE:
             values[_KEY] = self.architecture
         return json.dumps(values, indent=2, sort_keys=True) + "\n"
-
-
-def read(path: str, from_dict: Callable, opener: Callable = open):
-    """Reads a config file.
-
-    Args:
-        from_dict: makes the config from the keys and values.
-        opener: called like `open`, for paths that are not on this machine.
-    Raises:
-        ValueError: the file is not a JSON object, or `from_dict` refuses it.
-        OSError: the file cannot be read.
-    """
-    try:
-        with opener(path, "rb") as file:
-            values = json.loads(file.read().decode("utf-8"))
-        if not isinstance(values, dict):
-            raise ValueError(
-                f"is a JSON {type(values).__name__}; it must be an object with keys "
-                "such as vocab_size and hidden_size"
-            )
-        return from_dict(values)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}:{error.lineno}: not JSON ({error.msg}); "
-            "use the bert_config.json of a model"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: not UTF-8 (byte {error.start}); "
-            "use the bert_config.json of a model"
-        ) from error
-    except RecursionError as error:
-        raise ValueError(
-            f"{path}: nested too deeply; use the bert_config.json of a model"
-        ) from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error

@@ -7,7 +7,6 @@ numbers. Other columns stay unread.
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 
 import options
@@ -15,7 +14,7 @@ from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
 from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
-from text.files import inputs, sources
+from text.files import inputs, json_files, sources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,12 +206,11 @@ def _saved_files(folder):
             )
         return [folder]
     try:
-        with sources.opened(state) as file:
-            saved = json.load(file)
+        saved = json_files.read(state)
         names = [each["filename"] for each in saved["_data_files"]]
         is_selection = bool(saved.get("_indices_data_files"))
         paths = [os.path.join(folder, name) for name in names]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (UserError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
             f"{state}: does not list the files of a saved dataset; save it again, or name "
             "its .arrow files"

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -66,14 +65,3 @@ def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
         f"warning: {path} was not made by this program alone; renamed to {kept}",
         file=sys.stderr,
     )
-
-
-def read_json(path: str):
-    """The content of a JSON file; None if there is no such file or it is not JSON."""
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        return None
-    with access(path), tf.io.gfile.GFile(path, "rb") as file:
-        try:
-            return json.loads(file.read())
-        except (ValueError, RecursionError):
-            return None

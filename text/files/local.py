@@ -90,11 +90,6 @@ def write_json(path: str, value) -> None:
         file.write("\n")
 
 
-def read_json(path: str):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
 def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
     """Prevents outputs from replacing inputs, however these are spelled or linked."""
     there = {identity: path for path in outputs if (identity := _identity(path))}

@@ -1,12 +1,13 @@
 """Knows which files a command must not replace: what it reads, and parts of our folders."""
 
+import contextlib
 import fnmatch
 import functools
 import os
 from collections.abc import Iterable
 
 from errors import UserError
-from text.files import local
+from text.files import json_files, local
 
 RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it
 EXPORT_DESCRIPTION = "export.json"
@@ -120,15 +121,15 @@ class _Folder:
 
     @functools.cached_property
     def _made(self):
-        made = _json(os.path.join(self._path, RUN_RECORD))
-        return {RUN_RECORD, *(map(str, made) if isinstance(made, list) else ())}
+        made = _noted(os.path.join(self._path, RUN_RECORD), list)
+        return {RUN_RECORD, *map(str, made)}
 
     def records_of(self, names: set[str]) -> str | None:
         """The records that a file is a part of."""
         for name in self._numbers:
             if name.endswith(DESCRIPTION_SUFFIX):
                 path = os.path.join(self._path, name)
-                if names & {name, *_files(_json(path))}:
+                if names & {name, *_files(_noted(path))}:
                     return f"the records of {path}"
         return None
 
@@ -136,14 +137,14 @@ class _Folder:
         """The vocabulary that a file is, or whose notes it is."""
         for name in names:
             stem = name.removesuffix(NOTES_SUFFIX)
-            notes = _json(os.path.join(self._path, stem + NOTES_SUFFIX))
-            if stem in self._numbers and isinstance(notes, dict) and DIGEST in notes:
+            notes = _noted(os.path.join(self._path, stem + NOTES_SUFFIX))
+            if stem in self._numbers and DIGEST in notes:
                 return f"the vocabulary {os.path.join(self._path, stem)}"
         return None
 
 
 def _files(description):
-    outputs = description.get("outputs") if isinstance(description, dict) else None
+    outputs = description.get("outputs")
     outputs = outputs if isinstance(outputs, list) else []
     return {str(each.get("file")) for each in outputs if isinstance(each, dict)}
 
@@ -154,8 +155,7 @@ def _match(names, patterns):
     )
 
 
-def _json(path):
-    try:
-        return local.read_json(path)
-    except (OSError, ValueError, RecursionError):
-        return None
+def _noted(path, kind=dict):
+    with contextlib.suppress(UserError):  # whoever may not read it did not make it
+        return json_files.read_own(path, kind)
+    return kind()

@@ -15,6 +15,8 @@ from typing import NamedTuple, Protocol
 
 from errors import UserError
 
+MAX_CONTENT_MB = 64  # many times the largest vocabulary or config
+
 
 class Status(NamedTuple):
     """What shows that a file has changed: bytes, and nanoseconds of the last change.
@@ -120,6 +122,19 @@ def opened(path: str) -> io.BufferedIOBase:
     if stat.S_ISCHR(os.stat(path).st_mode):
         raise UserError(f"{path}: is a device; name a file")
     return open(path, "rb")
+
+
+def content(path: str) -> bytes:
+    """The bytes of a file that is small if it is what it should be."""
+    most = MAX_CONTENT_MB * 10**6
+    with opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UserError(
+            f"{path}: is larger than {MAX_CONTENT_MB} MB, and no vocabulary, config or "
+            "description is; name another file"
+        )
+    return content
 
 
 class _TensorFlowFiles:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from absl import logging
 
 from errors import UserError
-from text.files import compression, inputs
+from text.files import compression, inputs, json_files
 from text.progress import count
 
 FORMS = ("tsv", "csv", "jsonl")
@@ -247,10 +247,8 @@ def _json_list(path, content):
 def _parsed(path, number, content):
     """What a line of JSON contains; `number` is that of its first line."""
     try:
-        values = json.loads(content, parse_constant=_refuse_constant)
-        if "\\u" in content:  # may be an unpaired surrogate, which no file can contain
-            json.dumps(values, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as error:
+        values = json_files.parse(content, parse_constant=_refuse_constant)
+    except ValueError as error:
         number += getattr(error, "lineno", 1) - 1
         message = getattr(error, "msg", error) if "\n" in content else error
         raise UserError(f"{inputs.name(path)}:{number}: not JSON: {message}") from error

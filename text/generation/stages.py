@@ -28,8 +28,8 @@ from errors import UserError
 from text.corpus import formats, store
 from text.corpus.duplicates import Duplicates
 from text.corpus.text_format import PARAGRAPH_END, Span
-from text.files import sources
-from text.files.local import read_json, replacing, write_json
+from text.files import json_files, sources
+from text.files.local import replacing, write_json
 from text.generation import outputs, work
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
@@ -159,7 +159,7 @@ def join_corpus(path, settings, prefixes, counts):
     counts = {**counts, "documents": shared.corpus.num_documents}
     if settings.deduplicate:
         counts |= _counted(shared, f"{path}.tokens", _lengths(shared.corpus))
-        counts |= read_json(f"{path}.duplicates.json")
+        counts |= json_files.read(f"{path}.duplicates.json")
     return counts
 
 
@@ -263,7 +263,7 @@ class _Shared:
     """
 
     def __init__(self, settings_file: str):
-        flags = read_json(settings_file)
+        flags = json_files.read(settings_file)
         for name in ("input_files", "output_files"):
             flags[name] = tuple(flags[name])
         self.settings = Settings(**flags)

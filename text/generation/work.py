@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from errors import UserError
-from text.files import local
-from text.files.local import read_json, write_json
+from text.files import json_files, local
+from text.files.local import write_json
 from text.progress import Progress, duration
 
 _ORIGIN = "origin.json"
@@ -50,10 +50,8 @@ class Folder:
 
     def unfinished_origin(self) -> dict | None:
         """The origin of an unfinished job, if there is one."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
-            origin = read_json(self._file(_ORIGIN))
-            if isinstance(origin, dict) and origin.keys() >= self.origin.keys():
-                return origin
+        origin = json_files.read_own(self._file(_ORIGIN))
+        return origin if origin.keys() >= self.origin.keys() else None
 
     def strangers(self) -> list[str]:
         """Names of files in the folder, or in its place, if it is not a job's folder."""
@@ -81,8 +79,7 @@ class Folder:
         """What a run of this job said when it gave up; a new one starts over."""
         if not self.unfinished_origin():
             return None
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return read_json(self._file(_FAILED))["message"]
+        return json_files.read_own(self._file(_FAILED)).get("message")
 
     def share_among(self, number: int) -> None:
         """Lets the other runs of the job know how many they must be."""
@@ -90,8 +87,7 @@ class Folder:
 
     def number_of_shards(self) -> int | None:
         """What the leading run noted; an earlier one may have noted another number."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return read_json(self._file(_SHARDS))["number"]
+        return json_files.read_own(self._file(_SHARDS)).get("number")
 
     def refuse_shards(self) -> None:
         """Refuses to begin while a run that shares the job is at work.
@@ -147,7 +143,7 @@ class Folder:
 
 def origin(path: str) -> dict:
     """That of the job in a folder."""
-    return read_json(os.path.join(path, _ORIGIN))
+    return json_files.read(os.path.join(path, _ORIGIN))
 
 
 def _some(names):
@@ -157,7 +153,7 @@ def _some(names):
 def outcome_of(path: str) -> dict | None:
     """What a task has noted, or None if it is not done; `path` is that of `do`."""
     with contextlib.suppress(FileNotFoundError):
-        return read_json(f"{path}.json")
+        return json_files.read(f"{path}.json")
 
 
 def do(path: str, function: Callable[..., dict], *arguments) -> dict:

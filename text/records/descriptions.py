@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 
 from errors import UserError
-from text.files import local, protected, sources
+from text.files import json_files, local, protected, sources
 
 SUFFIX = protected.DESCRIPTION_SUFFIX
 _CHECKSUM = "sha256"  # of the rest; who changes a description removes it
@@ -52,9 +52,9 @@ class Description:
     @classmethod
     def read(cls, path: str) -> "Description":
         """Reads a description, ignoring unknown keys."""
+        advice = "remove it, or write the records again"
+        content = json_files.read_object(path, advice)
         try:
-            with sources.opened(path) as file:
-                content = json.load(file)
             if content.pop(_CHECKSUM, None) not in (None, _checksum(content)):
                 raise ValueError("its checksum is wrong")
             names = {field.name for field in dataclasses.fields(cls)} - {"path"}
@@ -65,8 +65,7 @@ class Description:
             return description
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path}: is not a description of records ({error!r}); remove it, or "
-                "write the records again"
+                f"{path}: is not a description of records ({error!r}); {advice}"
             ) from error
 
     def write(self, path: str, replacing=local.replacing) -> None:

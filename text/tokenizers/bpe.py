@@ -20,7 +20,6 @@ vocab_40000.bpe.
 import abc
 import glob
 import hashlib
-import json
 import os
 import re
 from collections.abc import Container
@@ -29,7 +28,7 @@ import numpy as np
 import tokenizers
 
 from errors import UserError
-from text.files import sources
+from text.files import json_files, sources
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import Kind, hugging_face_classes
@@ -85,14 +84,14 @@ class BpeKind(Kind):
             for path in paths:
                 if not sources.is_file(path):
                     raise UserError(f"{path}: no such file; {cls.layout}")
-            contents = map(_content, paths)
+            contents = map(sources.content, paths)
         return dict(zip((VOCABULARY_FILE, MERGES), contents, strict=True))
 
     def _read(self, path) -> tuple[Vocabulary, Merges]:
         content, merges_content = self.read_files(path).values()
         try:
             tokens = _tokens_by_id(content)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise UserError(f"{path}: not a vocabulary: {error}") from error
         digest = hashlib.sha256(content + merges_content).hexdigest()
         in_file = set(tokens)  # special tokens that are added to them are in no merge
@@ -106,16 +105,11 @@ class BpeKind(Kind):
 # === Files ============================================================================
 
 
-def _content(path: str) -> bytes:
-    with sources.opened(path) as file:
-        return file.read()
-
-
 def _tokens_by_id(content: bytes) -> list[str]:
     """The tokens of a JSON object of tokens and the ids 0, 1, 2 and so on, or
     ValueError.
     """
-    ids = json.loads(content)
+    ids = json_files.parse(content)
     if not isinstance(ids, dict) or not ids:
         raise ValueError("not an object of tokens and ids")
     for token, id in ids.items():
@@ -473,7 +467,7 @@ class GptBpeKind(BpeKind):
             return True
         if not vocab_file.endswith(".json") or not sources.is_file(vocab_file):
             return False
-        return f'{END}"'.encode() in _content(vocab_file)
+        return f'{END}"'.encode() in sources.content(vocab_file)
 
     def reads_json(self, content):
         return tokenizer_json.is_gpt(content)

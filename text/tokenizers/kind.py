@@ -85,8 +85,7 @@ class Kind(abc.ABC):
 
     def read_files(self, vocab_file: str) -> dict[str, bytes]:
         """The files of a vocabulary by name; a tokenizer.json may stand for them."""
-        with sources.opened(vocab_file) as file:
-            return {self.vocabulary_file: file.read()}
+        return {self.vocabulary_file: sources.content(vocab_file)}
 
     # --- Flags -----------------------------------------------------------------------
 

@@ -4,12 +4,11 @@ Flags of text that a user leaves out get their values from here, so that nobody 
 what a file knows.
 """
 
-import json
 import os
 from collections.abc import Mapping
 
 from errors import UserError
-from text.files import local, protected, sources
+from text.files import json_files, local, protected, sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.kind import Kind
 from text.tokenizers.tokenizer import Tokenizer
@@ -51,7 +50,7 @@ def _notes(vocab_file: str, kind: Kind) -> dict:
     path = vocab_file + SUFFIX
     if not sources.is_file(path):
         return {}
-    notes = _json_object(path)
+    notes = json_files.read_own(path)
     flags = [notes[name] for name in kind.text_flags if name in notes]
     if DIGEST not in notes or not all(isinstance(flag, bool) for flag in flags):
         raise UserError(
@@ -76,7 +75,7 @@ def _flags(kind):
 def check_place(vocab_file: str) -> None:
     """Raises UserError if there is a file that `write` did not write."""
     path = vocab_file + SUFFIX
-    if os.path.exists(path) and DIGEST not in _json_object(path):
+    if os.path.exists(path) and DIGEST not in json_files.read_own(path):
         raise UserError(
             f"{path}: exists and does not note how a vocabulary was learned; move it, or "
             "choose another --output_file"
@@ -101,20 +100,9 @@ def noted_by_run(folder: str) -> tuple[str, dict]:
     """
     for name in (TASK, TEXT):
         path = os.path.join(folder, name)
-        if settings := _json_object(path):  # else absent, or somebody else's
+        if settings := json_files.read_own(path):
             return path, settings
     return path, {}
-
-
-def _json_object(path) -> dict:
-    if not sources.is_file(path):
-        return {}
-    with sources.opened(path) as file:
-        try:
-            content = json.load(file)
-        except (ValueError, RecursionError):
-            return {}
-    return content if isinstance(content, dict) else {}
 
 
 # --- Hugging Face's ------------------------------------------------------------------
@@ -152,8 +140,4 @@ def tokenizer_config(folder: str) -> Mapping | None:
     path = os.path.join(folder, TOKENIZER_CONFIG)
     if not sources.is_file(path):
         return None
-    try:
-        with sources.opened(path) as file:
-            return dict(json.load(file))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{path}: not a tokenizer's JSON ({error})") from error
+    return json_files.read_object(path, "copy it again from where the model is from")

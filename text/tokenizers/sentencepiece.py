@@ -377,8 +377,7 @@ def _files(path):
     if tokenizer_json.is_path(path):
         family = _known_family(path, sentencepiece_json.tokens_of(path))
         return {VOCABULARY_FILE: sentencepiece_json.model(path, family)}
-    with sources.opened(path) as file:
-        return {VOCABULARY_FILE: file.read()}
+    return {VOCABULARY_FILE: sources.content(path)}
 
 
 def _family(tokens):

@@ -13,8 +13,6 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from text.files import sources
-
 
 def is_model(content: bytes) -> bool:
     """Whether a file's content is a SentencePiece model."""
@@ -22,11 +20,6 @@ def is_model(content: bytes) -> bool:
         return content[:1] == b"\n" and len(processor(content)) > 0
     except ValueError:
         return False
-
-
-def content(path: str) -> bytes:
-    with sources.opened(path) as file:
-        return file.read()
 
 
 @functools.cache

@@ -93,8 +93,7 @@ def _named_for_what_it_is(vocab_file):
     except UserError as error:
         if kind_of(vocab_file) is not TOKENIZERS["wordpiece"]:
             raise
-        with sources.opened(vocab_file) as file:
-            content = file.read()
+        content = sources.content(vocab_file)
         if sentencepiece_files.is_model(content):
             what = (
                 "is a SentencePiece model, not a vocab.txt; give it a name that ends in "

@@ -42,8 +42,7 @@ def read(path: str) -> dict:
 @functools.lru_cache(maxsize=2)  # its readers come one after another
 def _read(path, status):
     del status  # with another one, it is another file
-    with sources.opened(path) as file:
-        content = file.read()
+    content = sources.content(path)
     try:
         return json.loads(tokenizers.Tokenizer.from_buffer(content).to_str())
     except Exception as error:  # tokenizers raises no other class

@@ -259,11 +259,9 @@ class Vocabulary:
 
         Source: google-research/bert@eedf571 tokenization.py, load_vocab.
         """
-        lines = inputs.lines(path, block=content)
         if content is None:
-            with sources.opened(path) as file:
-                content = file.read()
-        tokens = [line.strip() for line in lines]
+            content = sources.content(path)
+        tokens = [line.strip() for line in inputs.lines(path, block=content)]
         # Differs from the release: empty lines at the end are not tokens. No text becomes
         # one, but masking could draw their ids, for which the model has no row.
         while tokens and not tokens[-1]:

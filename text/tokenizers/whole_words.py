@@ -91,9 +91,8 @@ class WholeWordsKind(Kind):
         return WholeWords(self.load_vocabulary(vocab_file))
 
     def load_vocabulary(self, vocab_file):
-        with sources.opened(vocab_file) as file:
-            content = file.read()
-        tokens = list(inputs.lines(vocab_file))
+        content = sources.content(vocab_file)
+        tokens = list(inputs.lines(vocab_file, block=content))
         for number, token in enumerate(tokens, start=1):
             if token.split() != [token]:
                 raise UserError(

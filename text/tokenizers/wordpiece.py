@@ -386,5 +386,4 @@ def _files(path):
     """See `Kind.read_files`."""
     if tokenizer_json.is_path(path):
         return {VOCABULARY_FILE: tokenizer_json.vocab_txt(path, SpecialTokens())}
-    with sources.opened(path) as file:
-        return {VOCABULARY_FILE: file.read()}
+    return {VOCABULARY_FILE: sources.content(path)}

@@ -16,7 +16,7 @@ from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
 from modeling.distillation.distilled import TEACHERS
-from text.files import anywhere
+from text.files import anywhere, json_files
 from text.records import encoding, framing
 from text.records.rows import Field, Row
 from text.records.schema import Feature
@@ -142,10 +142,8 @@ def write(path: str, answers: Answers, fingerprint: str) -> None:
 
 def read_note(path: str) -> dict:
     """What is known about a file of answers; empty if there is no such file."""
-    note = anywhere.read_json(f"{path}.json")
-    is_note = isinstance(note, dict) and all(
-        isinstance(note.get(name), kind) for name, kind in _NOTED.items()
-    )
+    note = json_files.read_own(f"{path}.json")
+    is_note = all(isinstance(note.get(name), kind) for name, kind in _NOTED.items())
     return note if is_note and tf.io.gfile.exists(path) else {}
 
 

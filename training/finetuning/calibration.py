@@ -13,7 +13,7 @@ import numpy as np
 from training import metrics
 from training.storage import run_folder
 from errors import UserError
-from text.files import anywhere
+from text.files import json_files
 
 _BINS = 15
 _SHARPEST = 20.0  # the range of 1 / temperature: a dev set without mistakes has no end
@@ -86,7 +86,7 @@ def recalled(
         UserError: nothing was fitted.
     """
     path = os.path.join(folder, run_folder.RESULTS_JSON)
-    results = dict(anywhere.read_json(path) or {})
+    results = json_files.read_own(path)
     results = {k: v for k, v in results.items() if isinstance(v, float)}
     needed = ["eval_temperature"] * temperature
     needed += [f"eval_threshold_{name}" for name in names] * cuts

@@ -14,7 +14,7 @@ from training import metrics
 from training.run import loop
 from training.storage import checkpoint, run_folder
 from errors import UserError
-from text.files import anywhere
+from text.files import json_files
 from text.progress import count, duration
 from training.finetuning.experiment import DivergedError, Experiment
 from training.finetuning.options import FineTuningOptions
@@ -85,9 +85,7 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     path = os.path.join(directory, run_folder.OUTCOME)
     run = experiment.run(dataclasses.asdict(trial), trial, directory)
     dev = experiment.sets.read(experiment.task.eval_sets[0]).fingerprint
-    outcome = anywhere.read_json(path)
-    if not isinstance(outcome, dict):
-        outcome = {}
+    outcome = json_files.read_own(path)
     changed = run_folder.changes(
         outcome.get("identity", {}), run.identity, run.defaults
     )

@@ -14,7 +14,7 @@ from training.backend import tf
 from training.run import distribution
 from training.storage import run_folder
 from errors import UserError
-from text.files import anywhere, local, sources
+from text.files import anywhere, json_files, local, sources
 from text.progress import Progress, count
 from text.records import rows
 from training.finetuning.options import FineTuningOptions
@@ -232,8 +232,8 @@ def _try_lock(stack, path, *, shared) -> UserError | None:
 
 def _read_note(path) -> dict:
     """What is known about a file of rows; empty if the note is not this program's."""
-    note = anywhere.read_json(f"{path}.json")
-    return note if isinstance(note, dict) and "fingerprint" in note else {}
+    note = json_files.read_own(f"{path}.json")
+    return note if "fingerprint" in note else {}
 
 
 def _write_note(path, note):

@@ -17,7 +17,7 @@ import tensorflow as tf
 from errors import UserError
 from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.architectures.elmo.elmo_characters import CharacterCnn, Highway
-from text.files import anywhere
+from text.files import anywhere, json_files
 from text.tokenizers import characters, whole_words
 
 _OPTIONS, _WEIGHTS = "options.json", ".hdf5"
@@ -154,10 +154,9 @@ class _Options:
     """What options.json says."""
 
     def __init__(self, path: str):
-        options = anywhere.read_json(path)
+        advice = "use the options.json that belongs to the weights"
+        options = json_files.read_object(path, advice)
         try:
-            if not isinstance(options, dict):
-                raise ValueError("it is not a JSON object")
             lstm, cnn = options["lstm"], options["char_cnn"]
             self._lstm = lstm
             self.projection = int(lstm["projection_dim"])
@@ -176,11 +175,17 @@ class _Options:
             if self.most_characters < max(3, *widths):
                 raise ValueError("max_characters_per_token is too small")
             self.config(1)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+        ) as error:
             what = f"it has no {error}" if isinstance(error, KeyError) else error
             raise UserError(
                 f"{path}: not the options of a released ELMo with characters ({what}); "
-                "use the options.json that belongs to the weights"
+                f"{advice}"
             ) from error
 
     def config(self, vocab_size: int) -> ElmoConfig:

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from text.files import anywhere, hub
+from text.files import anywhere, hub, json_files
 from training.interchange import peft
 from training.interchange.adapter import Adapter
 from training.interchange.hugging_face_task import SEVERAL_LABELS
@@ -125,8 +125,7 @@ def _opened(path: str) -> Iterator:
 
 
 def _config_next_to(path) -> dict:
-    config = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
-    return config if isinstance(config, dict) else {}
+    return json_files.read_own(os.path.join(os.path.dirname(path), "config.json"))
 
 
 def _adapter_in(path, file) -> Adapter:

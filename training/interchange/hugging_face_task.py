@@ -1,12 +1,11 @@
 """What the config.json next to a Hugging Face model says about its head."""
 
-import json
 import os
 
 import tensorflow as tf
 
 from errors import UserError
-from text.files import anywhere
+from text.files import json_files
 from training.interchange.table import ADAPTERS
 
 SEVERAL_LABELS = "multi_label_classification"
@@ -22,17 +21,16 @@ def read_task(path: str) -> dict:
     if not tf.io.gfile.exists(config):
         return {}
     task = {}
-    with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
-        try:
-            hugging_face_config = dict(json.loads(file.read()))
-            names = dict(hugging_face_config.get("id2label") or {})
-            labels = [names[str(i)] for i in range(len(names))]
-            if not all(isinstance(label, str) for label in labels):
-                raise TypeError("not all are strings")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UserError(
-                f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
-            ) from error
+    hugging_face_config = json_files.read_object(config, "copy it from the model again")
+    try:
+        names = dict(hugging_face_config.get("id2label") or {})
+        labels = [names[str(i)] for i in range(len(names))]
+        if not all(isinstance(label, str) for label in labels):
+            raise TypeError("not all are strings")
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
+        ) from error
     classes = hugging_face_config.get("architectures")
     for adapter in ADAPTERS.values():
         for head, name in adapter.heads.items():

@@ -18,7 +18,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from errors import UserError
-from text.files import anywhere, hub
+from text.files import anywhere, hub, json_files
 from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
@@ -118,8 +118,8 @@ def _value(path, name, stored) -> np.ndarray:
 
 
 def _config(path):
-    config = anywhere.read_json(path)
-    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+    config = json_files.read_own(path)
+    if config.get("peft_type") != "LORA":
         raise UserError(f"{path}: does not describe a LoRA adapter of peft")
     for key, usual in _USUAL.items():
         if config.get(key) not in usual:

@@ -2,12 +2,12 @@
 
 import contextlib
 import functools
-import json
 import os
 from collections.abc import Callable, Iterator
 
 from training.backend import tf
 from errors import UserError
+from text.files import json_files
 from text.records import reading
 
 # TensorFlow's message when one host waits for another that has ended.
@@ -44,7 +44,7 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
 def _check_tf_config() -> None:
     example = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", ...}}'
     try:
-        config = json.loads(os.environ["TF_CONFIG"])
+        config = json_files.parse(os.environ["TF_CONFIG"])
         config["cluster"][config["task"]["type"]][config["task"]["index"]]
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise UserError(

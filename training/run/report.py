@@ -14,7 +14,7 @@ from training import metrics
 from training.backend import tf
 from training.storage import run_folder
 from text import progress
-from text.files import anywhere, sources
+from text.files import anywhere, json_files, sources
 from text.progress import duration
 
 _SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
@@ -205,7 +205,7 @@ def _lines(path: str) -> list[tuple[bytes, dict | None]]:
 
 def _report_of(line):
     try:
-        row = json.loads(line)
+        row = json_files.parse(line)
     except ValueError:
         return None
     is_report = isinstance(row, dict) and isinstance(row.get("step"), int)

@@ -15,7 +15,7 @@ import numpy as np
 from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
-from text.files import anywhere
+from text.files import json_files
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"
@@ -55,9 +55,9 @@ def read_note(folder: str) -> Note:
         UserError: there is none, or it is not as it was written.
     """
     path = os.path.join(folder, NAME)
-    values = anywhere.read_json(path)
+    values = json_files.read_own(path)
     names = {field.name for field in dataclasses.fields(Note)}
-    if not isinstance(values, dict) or values.keys() != names:
+    if values.keys() != names:
         raise UserError(
             f"{path}: does not say to which checkpoint the adapters of {folder} belong; "
             "copy the file from where the adapters were trained"
@@ -85,7 +85,7 @@ def write_note(folder: str, note: Note) -> None:
         UserError: the run began with another base.
     """
     path = os.path.join(folder, NAME)
-    if isinstance(anywhere.read_json(path), dict) and run_folder.steps(folder):
+    if json_files.read_own(path) and run_folder.steps(folder):
         check_base(read_note(folder), note.base_sha256, folder)
     content = json.dumps(dataclasses.asdict(note), indent=2) + "\n"
     run_folder.write_file(path, content)

@@ -25,7 +25,7 @@ from training.backend import tf
 from training.storage import adapters, lease, run_folder
 from errors import UserError
 from modeling.architectures import config
-from text.files import anywhere, hub, local
+from text.files import anywhere, hub, json_files, local
 from training.interchange import bilm, hugging_face, networks, peft, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
@@ -418,11 +418,11 @@ def read_config(path: str) -> config.EncoderConfig:
             remedy = "copy it from where the model is from, or pass --bert_config_file"
             raise UserError(f"{path}: no such file; {remedy}")
         raise UserError(f"{path}: no such file; pass --bert_config_file")
+    values = json_files.read_object(path, "use the bert_config.json of a model")
     try:
-        with anywhere.access(path):
-            return config.read(path, table.config_from_json, tf.io.gfile.GFile)
+        return table.config_from_json(values)
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(f"{path}: {error}") from error
 
 
 def find_config(folder: str) -> str | None:

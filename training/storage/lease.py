@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
-from text.files import anywhere, local, sources
+from text.files import anywhere, json_files, local, sources
 
 _leases = []  # those that this process holds
 
@@ -75,8 +75,7 @@ class _Lease:
             file.write(json.dumps(lease) + "\n")
 
     def read(self):
-        lease = anywhere.read_json(self.path)
-        return lease if isinstance(lease, dict) else {}
+        return json_files.read_own(self.path)
 
     def is_ours(self):
         return self.read().get("token") == self._token

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from training.storage import run_folder
 from serving import export
-from text.files import anywhere, hub, sources
+from text.files import hub, json_files, sources
 from text.graphs.lookup import libraries_of
 
 # What the end of a class's name says: the task by the hub's name, and in words.
@@ -73,9 +73,9 @@ class Facts:
 
 def facts_of(folder: str, weights: int) -> Facts:
     """The facts in the folder of a checkpoint; few, if no run of ours made it."""
-    settings = _object(os.path.join(folder, run_folder.SETTINGS))
-    task = _object(os.path.join(folder, run_folder.TASK))
-    results = _object(os.path.join(folder, run_folder.RESULTS_JSON))
+    settings = json_files.read_own(os.path.join(folder, run_folder.SETTINGS))
+    task = json_files.read_own(os.path.join(folder, run_folder.TASK))
+    results = json_files.read_own(os.path.join(folder, run_folder.RESULTS_JSON))
     results = results or _results(os.path.join(folder, run_folder.RESULTS))
     source = settings.get("init_checkpoint")
     if address := hub.address_of(folder):
@@ -98,11 +98,6 @@ def facts_of(folder: str, weights: int) -> Facts:
     )
 
 
-def _object(path) -> dict:
-    value = anywhere.read_json(path)
-    return value if isinstance(value, dict) else {}
-
-
 def _results(path) -> dict:
     """Those that pre-training writes, "name = value" in each line."""
     results = {}
@@ -119,12 +114,12 @@ def _results(path) -> dict:
 
 def _settings(settings, folder) -> Iterator[tuple[str, object]]:
     """Those of the training that are on, without the sizes, which config.json has."""
-    sizes = _object(os.path.join(folder, run_folder.CONFIG))
+    sizes = json_files.read_own(os.path.join(folder, run_folder.CONFIG))
     for name, value in settings.items():
         is_plain = isinstance(value, str | int | float) and "sha256" not in name
         if is_plain and value and name not in sizes.keys() | _NO_SETTINGS:
             yield name, value
-    if best := _object(os.path.join(folder, run_folder.SEARCH)).get("best"):
+    if best := json_files.read_own(os.path.join(folder, run_folder.SEARCH)).get("best"):
         yield "best run of a search", best
 
 

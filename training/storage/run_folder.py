@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from training.backend import tf
 from errors import UserError
-from text.files import anywhere, local, protected, sources
+from text.files import anywhere, json_files, local, protected, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.tokenizer import Tokenizer
 
@@ -79,8 +79,8 @@ def evaluations(directory: str) -> list[dict]:
 
     Empty if the file is absent or somebody else's.
     """
-    entries = anywhere.read_json(os.path.join(directory, EVALUATIONS))
-    is_ours = isinstance(entries, list) and all(
+    entries = json_files.read_own(os.path.join(directory, EVALUATIONS), list)
+    is_ours = all(
         isinstance(entry, dict) and entry.keys() == {"step", "score"}
         for entry in entries
     )
@@ -134,8 +134,7 @@ def made(directory: str) -> set[str]:
     A checkpoint's name is that of its prefix. On gs://, which has no locks, two processes
     that add to the record at once may lose an entry: its file then counts as the user's.
     """
-    record = anywhere.read_json(os.path.join(directory, RECORD))
-    return set(map(str, record)) if isinstance(record, list) else set()
+    return set(map(str, json_files.read_own(os.path.join(directory, RECORD), list)))
 
 
 def made_steps(directory: str) -> list[int]:
@@ -334,8 +333,7 @@ def noted_settings(directory: str) -> dict:
     """The settings that a run noted, if it has begun."""
     if not steps(directory):
         return {}
-    settings = anywhere.read_json(os.path.join(directory, SETTINGS))
-    return settings if isinstance(settings, dict) else {}
+    return json_files.read_own(os.path.join(directory, SETTINGS))
 
 
 def check_settings(

@@ -411,7 +411,7 @@ def test_a_bad_description_does_not_block_other_records(tmp_path):
     (tmp_path / "bad.description.json").write_text("{")
     assert list(descriptions.find([path])) == [path]
     bad = write(tmp_path / "bad", range(3))
-    with pytest.raises(UserError, match="bad.description.json: is not a description"):
+    with pytest.raises(UserError, match="bad.description.json:1: not JSON"):
         descriptions.find([path, bad])
 
 

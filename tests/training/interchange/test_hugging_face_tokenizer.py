@@ -96,14 +96,13 @@ def test_tokenizer_that_says_nothing_passes(folder):
     ("content", "message"),
     [
         ('{"tokenizer_class": "BertJapaneseTokenizer"}', "'BertJapaneseTokenizer'"),
-        ('{"do_lower_case":', "not a tokenizer's JSON"),
-        ("3", "not a tokenizer's JSON"),
-        ("[" * 100_000, "not a tokenizer's JSON"),
+        ('{"do_lower_case":', "not JSON"),
+        ("3", "is a JSON int"),
     ],
 )
 def test_other_tokenizers_are_refused(folder, content, message):
     (folder / "tokenizer_config.json").write_text(content)
-    with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
+    with pytest.raises(UserError, match=f"tokenizer_config.json:.*{message}"):
         check(checkpoint.resolve(str(folder)), WordSplitter())
 
 

@@ -37,6 +37,7 @@ import sys
 import time
 from collections.abc import Collection
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -61,6 +62,7 @@ BODY_SECONDS = 30  # for the rest of it
 MAX_CONNECTIONS = 512  # a process can often have only 1,024 files open
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ODD_LINE_END = re.compile(rb"(?<!\r)\n|\n[ \t]")
 _HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::\d*)?")  # [::1]:80, localhost:80
 
 
@@ -280,10 +282,37 @@ def _plain(host):
         return host.lower()
 
 
+class _Requests(h11.Connection):
+    """Refuses a request that a proxy before us may end elsewhere than we do.
+
+    What follows its end is the next request, which may be one that the proxy never saw. h11
+    refuses the rest of such requests itself.
+
+    Source: RFC 9112, 2.2 (bare LF), 5.2 (folded lines), 6.1 and 6.3 (two lengths).
+    """
+
+    def next_event(self):
+        if self.their_state is h11.IDLE:
+            head, _, _ = self.trailing_data[0].partition(b"\r\n\r\n")
+            if _ODD_LINE_END.search(head):
+                raise h11.RemoteProtocolError("a line ends or continues in an old way")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            is_old = event.http_version < b"1.1"
+            if b"transfer-encoding" in names and (is_old or b"content-length" in names):
+                raise h11.RemoteProtocolError("the length of the body is ambiguous")
+        return event
+
+
 class _Connection(H11Protocol):
     """Closes a connection that sends no request or exceeds the limit, to free its slot."""
 
     _end = None  # the timer that ends it before its request is complete
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.conn = _Requests(h11.SERVER)  # what it raises is answered with 400
 
     def connection_made(self, transport):
         super().connection_made(transport)

@@ -149,7 +149,7 @@ BAD_BODIES = [
         },
         "instances[1]: context is a number, not a string",
     ),
-    ({"instances": [{"context": "\ud800", "endings": ["a"]}]}, "instances[0]: context"),
+    ({"instances": [{"context": "\ud800", "endings": ["a"]}]}, "surrogate pair"),
     (b'{"instances": [{"context": NaN, "endings": []}]}', "context is a number"),
     (
         {"instances": [{"context": "a", "endings": ["b", " \n"]}]},
@@ -225,6 +225,69 @@ def test_other_addresses_and_methods(port, method, path, status):
         )
         assert all(path in content["error"].split() for path in paths[2:])
         assert all(f"{path}," in content["error"].split() for path in paths[:2])
+
+
+BODY = b'{"instances": ["a"]}'
+CHUNKED = b"14\r\n" + BODY + b"\r\n0\r\n\r\n"
+# The head of a request, its lines apart by "|", and a body. A proxy before us may end it
+# elsewhere, and pass on as a body what we answer as the next request.
+SMUGGLING = {
+    "two lengths": (b"Content-Length: 4|Transfer-Encoding: chunked", CHUNKED),
+    "two lengths, other order": (
+        b"Transfer-Encoding: chunked|Content-Length: 4",
+        CHUNKED,
+    ),
+    "lengths that differ": (b"Content-Length: 20|Content-Length: 4", BODY),
+    "signed length": (b"Content-Length: +20", BODY),
+    "name with a space": (b"Transfer-Encoding : chunked", CHUNKED),
+    "another coding": (b"Transfer-Encoding: gzip, chunked", CHUNKED),
+    "folded coding": (b"Transfer-Encoding:| chunked", CHUNKED),
+    "folded length": (b"X: a|\tContent-Length: 4|Content-Length: 20", BODY),
+    "bare line feed": (b"X: a\nContent-Length: 20", BODY),
+    "bare carriage return": (b"X: a\rContent-Length: 4|Content-Length: 20", BODY),
+    "signed chunk": (b"Transfer-Encoding: chunked", b"+" + CHUNKED),
+    "chunk with a line feed": (b"Transfer-Encoding: chunked", b"14;a\n" + CHUNKED[2:]),
+    "chunks of an old version": (b"Transfer-Encoding: chunked", CHUNKED, b"1.0"),
+}
+USUAL = {
+    "length": (b"Content-Length: 20", BODY),
+    "one length twice": (b"Content-Length: 20|Content-Length: 20", BODY),
+    "chunks": (b"Transfer-Encoding: chunked", CHUNKED),
+}
+
+
+@pytest.fixture(scope="module")
+def statuses():
+    """What two requests on one connection are answered, until it is closed."""
+    model = Faulty()
+    model.go.set()
+
+    def answered(fields, body, version=b"1.1"):
+        first = b"POST " + PREDICT.encode() + b" HTTP/" + version + b"|" + fields
+        second = b"GET /v1/models/toy HTTP/1.1|Connection: close"
+        first, second = (
+            (head + b"|Host: localhost||").replace(b"|", b"\r\n")
+            for head in (first, second)
+        )
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(first + body + second)
+            with client.makefile("rb") as answers:
+                return re.findall(rb"HTTP/1.1 (\d+)", answers.read())
+
+    with serving(model) as port:
+        yield answered
+
+
+@pytest.mark.parametrize("request_of", SMUGGLING.values(), ids=SMUGGLING)
+def test_a_request_whose_end_is_ambiguous_is_refused_with_what_follows(
+    statuses, request_of
+):
+    assert statuses(*request_of) == [b"400"]
+
+
+@pytest.mark.parametrize("request_of", USUAL.values(), ids=USUAL)
+def test_a_request_that_follows_another_is_answered(statuses, request_of):
+    assert statuses(*request_of) == [b"200", b"200"]
 
 
 def test_name_of_somebody_else_that_leads_here(predictor):

@@ -10,7 +10,7 @@ from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
-from text.files import anywhere
+from text.files import anywhere, sources
 from text.tokenizers import bpe, tokenizer_json
 from text.tokenizers.table import find_vocabulary, kind_of, kind_of_tokenizer
 from text.tokenizers.tokenizer import Tokenizer
@@ -231,8 +231,8 @@ def _files_at(tokenizer, kind, path):
     contents = {}
     for name, other in paths.items():
         if tf.io.gfile.exists(other):
-            with anywhere.access(other), tf.io.gfile.GFile(other, "rb") as file:
-                contents[name] = file.read()
+            with anywhere.access(other):
+                contents[name] = sources.content(other)
     return contents
 
 

@@ -103,9 +103,7 @@ def _results(path) -> dict:
     results = {}
     if not sources.exists(path):
         return results
-    with sources.opened(path) as file:
-        lines = file.read().decode(errors="replace").splitlines()
-    for line in lines:
+    for line in sources.content(path).decode(errors="replace").splitlines():
         name, _, value = line.partition(" = ")
         with contextlib.suppress(ValueError):
             results[name] = float(value)

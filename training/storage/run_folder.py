@@ -109,8 +109,8 @@ def _state(directory):
     path = os.path.join(directory, _STATE)
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return ""
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-        return file.read().decode(errors="replace")
+    with anywhere.access(path):
+        return sources.content(path).decode(errors="replace")
 
 
 def check_subfolders(directory: str) -> None:

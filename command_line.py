@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import logging
 import math
 import os
 import re
@@ -316,6 +317,8 @@ def run(main, options_class) -> None:
     sys.stdout.reconfigure(errors="surrogateescape")  # names may be any bytes
 
     def call(argv):
+        # absl prints what libraries tell programmers, such as each address they ask.
+        logging.getLogger().setLevel(logging.WARNING)
         with _one_line_errors(options_class):
             sys.exit(main(parsed))
 

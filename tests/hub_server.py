@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 import threading
+import time
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ class Hub:
         models: a folder for each name, "organization/name".
         gated: names of models that ask for conditions to be accepted.
         damaged: names of files that are sent with a wrong byte.
+        dribbles: whether answers never end, of which a byte comes now and then.
         read_only: whether nothing may be uploaded.
         has_checksums: whether it says sizes and checksums; some mirrors do not.
         uploaded: the content of each file by the name of its model and its own.
@@ -34,6 +36,7 @@ class Hub:
         self.models: dict[str, pathlib.Path] = {}
         self.gated: set[str] = set()
         self.damaged: set[str] = set()
+        self.dribbles = False
         self.read_only = False
         self.has_checksums = True
         self.requests: list[str] = []
@@ -81,9 +84,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _refuse(self, status, code):
         self._answer(status, {"error": code}, X_Error_Code=code, X_Error_Message=code)
 
+    def _dribble(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+        with contextlib.suppress(OSError):  # the client has left
+            while self.hub.dribbles:
+                self.wfile.write(b"a")
+                time.sleep(0.05)
+        self.close_connection = True
+
     def do_GET(self):
         path = unquote(self.path.partition("?")[0])
         self.hub.requests.append(f"{self.command} {path}")
+        if self.hub.dribbles:
+            return self._dribble()
         if found := _RESOLVE.fullmatch(path):
             return self._file(*found.groups())
         if found := _MODEL.fullmatch(path):

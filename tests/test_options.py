@@ -14,6 +14,7 @@ from errors import UserError
 
 PROGRAM = """
 import dataclasses
+import logging
 import command_line
 import options
 from errors import UserError
@@ -46,6 +47,9 @@ def main(given):
         raise type("ResourceExhaustedError", (Exception,), {})("OOM for 9 GB; more\\nof it")
     if given.path == "stop":
         raise KeyboardInterrupt
+    if given.path == "library":
+        logging.getLogger("library").info("an address was asked")
+        logging.getLogger("library").warning("a file is odd")
     if given.path == "bug":
         raise ValueError("our mistake")
     if given.path.endswith("encode"):
@@ -194,6 +198,12 @@ def test_help_ends_quietly_if_nobody_reads_it(program):
     )
     os.close(write)
     assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_of_what_libraries_say_only_warnings_are_printed(program):
+    status, _, complained = run(program, "--names=x", "--path=library")
+    assert status == 0
+    assert "a file is odd" in complained and complained.count("\n") == 1
 
 
 def test_our_own_mistakes_keep_their_traceback(program):

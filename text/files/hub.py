@@ -5,12 +5,14 @@ huggingface_hub does the rest: its cache, tokens, mirrors (HF_ENDPOINT) and offl
 (HF_HUB_OFFLINE=1) work as its documentation says.
 """
 
+import concurrent.futures
 import contextlib
 import functools
 import hashlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from errors import UserError
 
 PREFIX = "hf://"
 CARD = "README.md"
+ANSWER_SECONDS = 60  # for the whole of the first answer
 _ADDRESS = re.compile(r"([\w-][\w.-]*(?:/[\w-][\w.-]*)?)(?:@([\w-][\w./-]*))?")
 _CACHED = re.compile(r"models--([\w.-]+)/snapshots/([0-9a-f]{40})(?:/|$)")
 
@@ -107,7 +110,7 @@ def folder(address: str, purpose: str) -> str:
 def _downloaded(where: Address, hub, purpose: str) -> str:
     one_of, needed = _FILES[purpose]
     api = hub.HfApi()
-    model = api.model_info(where.name, revision=where.revision, files_metadata=True)
+    model = _model(hub, where, files_metadata=True)
     files = {file.rfilename: file for file in model.siblings}
     if not files.keys() & set(one_of):
         raise UserError(f"{where}: {_lacking(purpose, files)}")
@@ -130,6 +133,30 @@ def _downloaded(where: Address, hub, purpose: str) -> str:
         if name in new:
             _check(where, path, files[name])
     return os.path.dirname(path)
+
+
+def _model(hub, where: Address, **named):
+    """What the hub says about a model.
+
+    huggingface_hub itself waits for ever: it has no limit of time here, and elsewhere one
+    for the time between two pieces of an answer.
+    """
+    answer = concurrent.futures.Future()
+
+    def ask():
+        try:
+            api = hub.HfApi()
+            model = api.model_info(where.name, revision=where.revision, **named)
+            answer.set_result(model)
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    concurrent.futures.wait([answer], ANSWER_SECONDS)
+    if not answer.done():
+        hub.close_session()  # so that the thread ends with what arrives next
+        raise _UnreachableError(f"no answer within {ANSWER_SECONDS} seconds")
+    return answer.result()
 
 
 def _lacking(purpose, files: Collection[str]) -> str:
@@ -201,7 +228,7 @@ def push(folder: str, address: str, names: Collection[str]) -> str:
     api = hub.HfApi()
     try:
         with _one_line(where, hub):
-            there = _names_there(api, hub, where)
+            there = _names_there(hub, where)
             names = sorted(set(names) - ({CARD} & there))
             for name in names:
                 size = os.path.getsize(os.path.join(folder, name))
@@ -225,9 +252,9 @@ def push(folder: str, address: str, names: Collection[str]) -> str:
     return done.commit_url
 
 
-def _names_there(api, hub, where) -> set[str]:
+def _names_there(hub, where) -> set[str]:
     try:
-        model = api.model_info(where.name, revision=where.revision)
+        model = _model(hub, where)
     except hub.errors.GatedRepoError:
         raise
     except hub.errors.RepositoryNotFoundError:
@@ -245,6 +272,7 @@ class _UnreachableError(Exception):
 def _hub(address):
     try:
         import huggingface_hub.errors
+        import huggingface_hub.utils
     except ImportError as error:
         raise UserError(
             f"{address}: needs huggingface_hub; pip install -r requirements/hub.txt"
@@ -258,7 +286,12 @@ def _one_line(where: Address, hub) -> Iterator[None]:
     errors = hub.errors
     client_error, _ = errors.HfHubHTTPError.__bases__  # of its HTTP client
     log_in = "log in with `hf auth login` or set HF_TOKEN"
+    verbosity = hub.utils.logging.get_verbosity()
     try:
+        if (
+            verbosity == hub.utils.logging.WARNING
+        ):  # what it tries again is nothing to do
+            hub.utils.logging.set_verbosity_error()
         yield
     except errors.GatedRepoError as error:
         raise UserError(
@@ -286,6 +319,8 @@ def _one_line(where: Address, hub) -> Iterator[None]:
         raise _UnreachableError(f"{_short(error)} {_short(reason)}") from error
     except (errors.HFValidationError, errors.FileMetadataError) as error:
         raise UserError(f"{where}: {_short(error)}") from error
+    finally:
+        hub.utils.logging.set_verbosity(verbosity)
 
 
 def _short(error) -> str:

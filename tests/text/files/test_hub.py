@@ -86,6 +86,23 @@ def test_what_was_fetched_is_there_without_a_network(server, monkeypatch, capsys
         checkpoint.resolve("hf://klue/other")
 
 
+def test_a_hub_whose_answer_never_ends_is_like_none(server, monkeypatch, capfd):
+    monkeypatch.setattr(hub, "ANSWER_SECONDS", 0.3)
+    server.dribbles = True
+    with pytest.raises(UserError, match="reached .no answer within 0.3 .* lacks it"):
+        checkpoint.resolve(ADDRESS)
+    server.dribbles = False
+    hub.folder.cache_clear()
+    prefix = checkpoint.resolve(ADDRESS)
+    server.dribbles = True
+    hub.folder.cache_clear()
+    capfd.readouterr()
+    assert checkpoint.resolve(ADDRESS) == prefix
+    assert capfd.readouterr().err == (
+        f"{ADDRESS}: cannot be reached (no answer within 0.3 seconds); using the cache\n"
+    )
+
+
 def test_a_damaged_file_is_not_kept(server):
     server.damaged.add("model.safetensors")
     with pytest.raises(UserError, match="model.safetensors arrived damaged"):

@@ -188,7 +188,12 @@ def _runs(process):
         return False
     except PermissionError:
         return True
-    return process != os.getpid()  # an earlier process may have had our id
+    if process == os.getpid():  # an earlier process had our id
+        return False
+    with contextlib.suppress(OSError), open(f"/proc/{process}/stat", "rb") as file:
+        # Of one that has ended, the id stays until somebody asks for its exit status.
+        return not re.search(rb"\) [ZX] [^)]*$", file.read())
+    return True
 
 
 # --- Locks ---------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -236,22 +237,14 @@ class Workers:
         # One task per process and one waiting, because a task's arguments take memory.
         self._most_unfinished = count + 1
         if count > 1:
-            self._executor = concurrent.futures.ProcessPoolExecutor(
-                count,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_follow_parent,
-                initargs=(os.getpid(),),
-            )
+            self._executor = _Processes(count)
 
     def __enter__(self):
         return self
 
     def __exit__(self, exception_type, *_):
         if self._executor:
-            if exception_type:
-                for process in multiprocessing.active_children():
-                    process.terminate()
-            self._executor.shutdown(cancel_futures=True)
+            self._executor.end(at_once=bool(exception_type))
 
     def do_all(
         self,
@@ -269,7 +262,7 @@ class Workers:
             total: the sum of the sizes; divided by `scale`, it is in `unit`.
         """
         outcomes = []
-        with Progress(what, total, unit, scale) as progress, _one_line_if_killed():
+        with Progress(what, total, unit, scale) as progress:
             for size, outcome, was_noted in self._outcomes(tasks):
                 outcomes.append(outcome)
                 progress.advance(size, was_noted)
@@ -281,13 +274,12 @@ class Workers:
         Nothing is noted. Few tasks and results are in memory.
         """
         ahead = collections.deque()
-        with _one_line_if_killed():
-            for arguments in tasks:
-                ahead.append(self._start(function, *arguments))
-                if self._executor is None or len(ahead) > self._most_unfinished:
-                    yield ahead.popleft().result()
-            while ahead:
+        for arguments in tasks:
+            ahead.append(self._start(function, *arguments))
+            if self._executor is None or len(ahead) > self._most_unfinished:
                 yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
     def _outcomes(self, tasks) -> Iterator[tuple[float, dict, bool]]:
         """Yields each task's size, its note, and whether it was noted before this run."""
@@ -329,21 +321,77 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
 
 
-@contextlib.contextmanager
-def _one_line_if_killed():
-    try:
-        yield
-    except concurrent.futures.BrokenExecutor as error:
-        raise OSError(
-            "a worker process was killed from outside (out of memory?); run the same "
-            "command again, with fewer --num_workers if memory is short"
-        ) from error
-
-
 def _finished(outcome):
     future = concurrent.futures.Future()
     future.set_result(outcome)
     return future
+
+
+class _Processes:
+    """Calls functions in other processes; for each of these a thread here waits.
+
+    It needs only pipes. `ProcessPoolExecutor` makes semaphores that have names, which stay
+    in shared memory if this process and Python's resource tracker are killed together.
+    """
+
+    def __init__(self, count: int):
+        self._threads = concurrent.futures.ThreadPoolExecutor(count)
+        self._of_thread = threading.local()
+        self._processes = []  # each with its connection
+        self._is_over = False
+
+    def submit(self, function, *arguments) -> concurrent.futures.Future:
+        return self._threads.submit(self._call, function, arguments)
+
+    def end(self, at_once: bool) -> None:
+        """Waits for the calls, or for the processes alone."""
+        self._is_over = at_once
+        for process, _ in self._processes if at_once else ():
+            process.terminate()
+        self._threads.shutdown(cancel_futures=True)
+        for process, connection in self._processes:
+            connection.close()
+            process.join()
+
+    def _call(self, function, arguments):
+        if not hasattr(self._of_thread, "connection"):
+            self._of_thread.connection = self._begin()
+        try:
+            self._of_thread.connection.send((function, arguments))
+            result, error = self._of_thread.connection.recv()
+        except (EOFError, ConnectionError) as ended:
+            raise OSError(
+                "a worker process was killed from outside (out of memory?); run the same "
+                "command again, with fewer --num_workers if memory is short"
+            ) from ended
+        if error:
+            raise error
+        return result
+
+    def _begin(self):
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_answer_calls, args=(theirs, os.getpid()))
+        process.start()
+        theirs.close()
+        self._processes.append((process, ours))
+        if self._is_over:  # meanwhile
+            process.terminate()
+        return ours
+
+
+def _answer_calls(connection, parent):
+    """What the other processes do, until nobody is left who calls."""
+    _follow_parent(parent)
+    with contextlib.suppress(EOFError):
+        while True:
+            function, arguments = connection.recv()
+            try:
+                answer = function(*arguments), None
+            except Exception as error:
+                error.add_note(f"In another process:\n{traceback.format_exc()}")
+                answer = None, error
+            connection.send(answer)
 
 
 def _follow_parent(parent):

@@ -55,6 +55,17 @@ def test_only_what_ended_processes_left_is_removed(tmp_path):
     assert sorted(str(p) for p in tmp_path.iterdir()) == sorted(kept)
 
 
+def test_a_process_that_nobody_has_waited_for_has_ended(tmp_path):
+    path = tmp_path / "a"
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        own = local.temporary_name(str(path))
+        left_over = tmp_path / own.replace(f"~{os.getpid()}", f"~{process.pid}")
+        left_over.touch()
+        local.remove_temporaries(str(path))
+        assert not left_over.exists()
+
+
 HOLD = """
 import sys
 from text.files import local

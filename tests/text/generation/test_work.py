@@ -77,3 +77,15 @@ def test_results_come_in_order_and_few_are_ahead(count):
         for place, number in enumerate(workers.results(_waited, numbers())):
             assert number == place
             assert len(begun) <= place + count + 2
+
+
+def _shared_files(number):
+    del number
+    return "/dev/shm/" in pathlib.Path("/proc/self/maps").read_text()
+
+
+def test_processes_share_nothing_that_outlives_them():
+    """What has a name in shared memory stays there if all are killed at once."""
+    with work.Workers(2) as workers:
+        assert list(workers.results(_shared_files, [(0,), (1,)])) == [False, False]
+    assert not _shared_files(0)

@@ -254,6 +254,13 @@ def test_released_files_that_do_not_fit_each_other_are_refused(tmp_path, refused
         del file["CNN_proj/b_proj"]
         file["CNN_proj/b_proj"] = np.array([b"x"] * 12)
     refused(r"CNN_proj/b_proj is \[12\] of \|S1")
+    with h5py.File(tmp_path / "weights.hdf5", "w") as file:
+        place = [(tmp_path / "options.json", 0, 40)]
+        file.create_dataset("CNN/W_cnn_0", (10,), "f4", external=place)
+    refused("CNN/W_cnn_0 has 40 bytes that are not in the file")
+    with h5py.File(tmp_path / "weights.hdf5", "w") as file:
+        file.create_dataset("CNN/W_cnn_0", (10**12,), "f4", chunks=(1000,))
+    refused("CNN/W_cnn_0 has 4,000,000,000,000 bytes that are not in the file")
     (tmp_path / "weights.hdf5").write_bytes(b"no HDF5")
     refused("is damaged or not HDF5")
     (tmp_path / "options.json").unlink()

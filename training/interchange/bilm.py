@@ -5,7 +5,6 @@ a word does not depend on its neighbours, so for the words of a text it is compu
 and becomes the table of an ordinary ElmoEncoder.
 """
 
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -17,10 +16,11 @@ import tensorflow as tf
 from errors import UserError
 from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.architectures.elmo.elmo_characters import CharacterCnn, Highway
-from text.files import anywhere, json_files
+from text.files import json_files, sources
 from text.tokenizers import characters, whole_words
 
 _OPTIONS, _WEIGHTS = "options.json", ".hdf5"
+_MOST_PACKED = 100  # times that a tensor may be larger than what is stored of it
 _SUFFIX = "_weights.hdf5"
 _DIRECTIONS = ("forward", "backward")
 _KINDS = {"kernel": "W_0", "bias": "B", "projection": "W_P_0"}
@@ -237,12 +237,16 @@ def _tensors(path) -> Mapping[str, np.ndarray]:
 
     def collect(name, item):
         if isinstance(item, h5py.Dataset):
+            most = _MOST_PACKED * item.id.get_storage_size()
+            if item.external or item.is_virtual or item.nbytes > most:
+                raise UserError(
+                    f"{path}: {name} has {item.nbytes:,} bytes that are not in the file; "
+                    "copy or download it again"
+                )
             tensors[name] = item[()]
 
     try:
-        with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-            content = io.BytesIO(file.read())
-        with h5py.File(content, "r") as file:
+        with sources.opened(path) as stored, h5py.File(stored, "r") as file:
             file.visititems(collect)
     except (OSError, RuntimeError) as error:
         raise UserError(

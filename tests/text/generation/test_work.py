@@ -84,6 +84,7 @@ def _shared_files(number):
     return "/dev/shm/" in pathlib.Path("/proc/self/maps").read_text()
 
 
+@pytest.mark.slow
 def test_processes_share_nothing_that_outlives_them():
     """What has a name in shared memory stays there if all are killed at once."""
     with work.Workers(2) as workers:

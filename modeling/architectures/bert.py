@@ -81,6 +81,11 @@ class BertConfig(EncoderConfig):
         """The row of the table of positions that the first token of a row reads."""
         return 0
 
+    @property
+    def padding_position(self) -> int | None:
+        """The row of that table that all padding reads; None: that of its place."""
+        return None
+
     def multiplications(self, seq_length: int) -> int:
         """Of the products of matrices in one pass over a row."""
         width = self.hidden_size
@@ -199,6 +204,7 @@ class BertEncoder(Encoder):
         embedded = self.embeddings(
             inputs["input_ids"],
             segment_ids=inputs.get("segment_ids"),
+            input_mask=inputs.get("input_mask"),
             dropouts=dropouts,
         )
         return self.projection(embedded) if self.projection else embedded
@@ -332,16 +338,33 @@ class Embeddings(keras.layers.Layer):
         first = self.config.position_offset
         return self.position_embeddings[first : first + seq_length]
 
-    def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
+    def call(
+        self,
+        input_ids,
+        segment_ids=None,
+        input_mask=None,
+        dropouts=layers.no_dropout,
+    ):
         if segment_ids is None or not self.config.has_segments:
             segment_ids = ops.zeros_like(input_ids)
         hidden = layers.look_up(self.word_embeddings, input_ids)
         # With so few types a product is faster than a lookup, whose gradient scatters.
         types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
-        hidden += self.positions(input_ids)
+        hidden = self._at_positions(hidden, input_ids, input_mask)
         hidden = ops.cast(self.norm(hidden), self.compute_dtype)
         return dropouts(hidden, self.config.hidden_dropout_prob)
+
+    def _at_positions(self, hidden, input_ids, input_mask):
+        """[b, s, embedding_size], with the vectors of the positions added."""
+        positioned = hidden + self.positions(input_ids)
+        row = self.config.padding_position
+        if row is None or input_mask is None:
+            return positioned
+        # As in the models that have this row, padding trains no embeddings.
+        padding = ops.stop_gradient(hidden + self.position_embeddings[row])
+        is_token = ops.cast(input_mask, "bool")[..., None]
+        return ops.where(is_token, positioned, padding)
 
 
 class _TransformerLayer(keras.layers.Layer):

@@ -77,8 +77,14 @@ class _Embeddings(Embeddings):
         self.add_positions(self.initializers[2])
         self.built = True
 
-    def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
-        del segment_ids
+    def call(
+        self,
+        input_ids,
+        segment_ids=None,
+        input_mask=None,
+        dropouts=layers.no_dropout,
+    ):
+        del segment_ids, input_mask
         hidden = layers.look_up(self.word_embeddings, input_ids)
         hidden = ops.cast(hidden + self.positions(input_ids), self.compute_dtype)
         return dropouts(hidden, self.config.hidden_dropout_prob)

@@ -14,8 +14,9 @@ class RobertaConfig(BertConfig):
 
     `max_position_embeddings` counts tokens, as in BERT: 512 in the released models. Their
     table of positions has 514 rows, because the first token reads the row behind that of
-    `pad_token_id`, the id of padding in the vocabulary. The rows before are not used. The
-    table is kept whole, so that conversion changes no number in either direction.
+    `pad_token_id`, the id of padding in the vocabulary. That row is for padding, and is not
+    trained; those before it are not used. The table is kept whole, so that conversion
+    changes no number in either direction.
 
     Hugging Face's config.json counts rows. There, an absent key has the default of their
     class and not the released value: layer_norm_eps is 1e-12, type_vocab_size 2, and
@@ -47,6 +48,10 @@ class RobertaConfig(BertConfig):
     @property
     def position_offset(self) -> int:
         return self.pad_token_id + 1
+
+    @property
+    def padding_position(self) -> int:
+        return self.pad_token_id
 
     @property
     def masked_lm_activation(self) -> str:

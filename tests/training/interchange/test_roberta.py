@@ -60,7 +60,7 @@ def everywhere(inputs):
 
 
 def assert_close(found, expected, mask=None):
-    """Padding is another matter: its positions differ, and nothing reads it."""
+    """Everywhere, or at the tokens alone: fairseq replaces padding by zeros."""
     mask = slice(None) if mask is None else mask > 0
     np.testing.assert_allclose(np.array(found)[mask], expected[mask], rtol=0, atol=1e-5)
 
@@ -79,26 +79,40 @@ def test_models_equal_hugging_face(kind):
     # A bias that all choices share changes no probability.
     assert report.initial == initial
     assert report.unused == (["output_bias"] if kind == "multiple_choice" else [])
-    mask = inputs["input_mask"]
     if kind == "masked_lm":
         outputs = model(everywhere(inputs))
-        assert_close(outputs["masked_lm_logits"], values["logits"], mask)
+        assert_close(outputs["masked_lm_logits"], values["logits"])
         encoded = model.encoder(inputs, return_all=True)
         hidden = [encoded["embedding_output"], *encoded["layer_outputs"]]
         for found, expected in zip(hidden, values["hidden_states"], strict=True):
-            assert_close(found, expected, mask)
+            assert_close(found, expected)
     elif kind == "question_answering":
         outputs = model(inputs)
-        assert_close(outputs["start_logits"], values["start_logits"], mask)
-        assert_close(outputs["end_logits"], values["end_logits"], mask)
+        assert_close(outputs["start_logits"], values["start_logits"])
+        assert_close(outputs["end_logits"], values["end_logits"])
     elif kind == "token_classification":
-        assert_close(model(inputs)["logits"], values["logits"], mask)
+        assert_close(model(inputs)["logits"], values["logits"])
     else:
         bias = 0.0
         if kind == "multiple_choice":
             path = GOLDEN / "hf" / kind / "model.safetensors"
             bias = hugging_face.read(str(path), ["output_bias"])["output_bias"]
         assert_close(model(inputs)["logits"] + bias, values["logits"])
+
+
+def test_padding_trains_no_embeddings():
+    """A span's softmax reads its outputs, yet its rows of both tables stay as they are."""
+    inputs, _ = golden_outputs("question_answering")
+    objective = tasks.Span()
+    model = objective.network(CONFIG)
+    answers = {"start_positions": [3, 1, 4], "end_positions": [5, 1, 6]}
+    tables = [model.encoder.word_embeddings, model.encoder.position_embeddings]
+    with tf.GradientTape() as tape:
+        loss, _ = objective.losses(inputs | answers, model(inputs))["loss"]
+    rows = tape.gradient(loss, [table.value for table in tables])
+    for of_table in map(tf.convert_to_tensor, rows):
+        assert not np.any(of_table[CONFIG.pad_token_id])
+        assert np.any(of_table[CONFIG.pad_token_id + 1 :])
 
 
 def released(name):

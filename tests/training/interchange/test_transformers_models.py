@@ -15,14 +15,20 @@ import sys
 import tempfile
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+from training.backend import tf
+from training.storage import checkpoint
 from errors import UserError
+from modeling.objectives import tasks
 from tests.training.interchange.hugging_face import convert
 from tests.training.interchange.transformers_configs import CLASSES, Case, case, cases
 from tests.training.interchange.transformers_models import (
     WITHOUT_OURS,
+    batch,
     difference,
+    learn_answers,
     load,
     make,
     ours,
@@ -136,6 +142,37 @@ def test_a_roberta_without_a_task(their_class, number, tmp_path):
     usual = case("roberta", their_class, number, random.Random(number), False)
     outcome = check(usual, tmp_path)
     assert not any(isinstance(part, str) for part in outcome), outcome
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "albert", "electra"])
+def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
+    """With padding in the softmax. They never train the vector of [PAD]; BERT does."""
+    name = CLASSES[architecture][0].removesuffix("Model") + "ForQuestionAnswering"
+    usual = case(architecture, name, 5, random.Random(5), may_be_odd=False)
+    model = make(usual, tmp_path / "theirs")
+    answers = {
+        "start_positions": np.array([4, 1, 3, 2]),
+        "end_positions": np.array([5, 2, 4, 3]),
+    }
+    objective = tasks.Span()
+    network = objective.network(checkpoint.read_config(str(tmp_path / "theirs")))
+    variables = {v.path: v for v in network.weights}
+    checkpoint.load(variables, str(tmp_path / "theirs"), network.encoder.required)
+    rows = batch(usual) | answers
+    with tf.GradientTape() as tape:
+        loss, weight = objective.losses(rows, network(rows))["loss"]
+        loss /= weight
+    expected_loss, expected = learn_answers(model, usual, answers, tmp_path / "after")
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
+    names = expected.keys() & {v.path for v in network.trainable_variables}
+    gradients = tape.gradient(loss, {name: variables[name].value for name in names})
+    for name, gradient in gradients.items():
+        gradient = tf.convert_to_tensor(gradient).numpy()
+        if name.endswith("/word_embeddings") and architecture != "roberta":
+            gradient[0] = 0
+        np.testing.assert_allclose(
+            gradient, expected[name], rtol=0, atol=1e-5, err_msg=name
+        )
 
 
 def main(number: int, seed: int = 0) -> int:

@@ -9,6 +9,7 @@ spells out each step of our tokenizer, with Python's tables of characters.
 """
 
 import base64
+import collections
 import functools
 import json
 import re
@@ -32,6 +33,12 @@ _CASED = r"(?!\p{Case_Ignorable})\p{Cased}"
 _FINAL_SIGMA = (
     rf"{_CASED}\p{{Case_Ignorable}}*\K\u03a3(?!\p{{Case_Ignorable}}*{_CASED})"
 )
+# Set before a mark in a text while their map of characters works, which takes a character
+# with its marks for one and, if it replaces that, drops them. No text has this character.
+_APART = "\ufdd0"
+# What may belong to the character before it, but for Hangul, of which the map has none. At
+# the beginning of a text, their alignment would break.
+_ATTACHED = r"(?<=.)(?=[\p{M}\x{200c}\x{200d}\x{e33}\x{eb3}\x{ff9e}\x{ff9f}])"
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 # The steps before the model, in order; each of them may be missing.
 _QUOTES = ['Replace "``"', "Replace \"''\""]
@@ -248,11 +255,13 @@ def normalizer(cleaner, specification: Specification, composes: bool) -> dict:
         composes: whether this composes decomposed characters.
     """
     steps = _steps_of_cleaner(cleaner)
-    # Theirs looks for at most five bytes at once, which is too short for Hangul.
-    steps += [{"type": "NFC"}] if composes else []
     if specification.charsmap:
         encoded = base64.b64encode(specification.charsmap).decode()
-        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        charsmap = {"type": "Precompiled", "precompiled_charsmap": encoded}
+        steps += [_replace(_ATTACHED, _APART), charsmap]
+        if composes:
+            steps += [_replace(_before_composed_marks(), ""), {"type": "NFC"}]
+        steps += [_replace(_APART, "")]
     if specification.removes_spaces:
         steps += [_replace(" {2,}", " "), _replace("^ | $", "")]
     if specification.adds_space:
@@ -276,6 +285,33 @@ def _steps_of_cleaner(cleaner) -> list[dict]:
 
 def _replace(pattern: str, content: str) -> dict:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+@functools.cache
+def _before_composed_marks() -> str:
+    """A regular expression for each `_APART` before a mark that SentencePiece composes.
+
+    It composes a letter with the marks that directly follow it, in the order in which the
+    character has them. NFC would pass over others, and reorder them.
+    """
+    before = collections.defaultdict(set)  # a mark -> letters, and marks of letters
+    for point in range(sys.maxunicode + 1):
+        letter, *mark = _decomposed(chr(point))
+        if mark and unicodedata.is_normalized("NFC", chr(point)):
+            before[mark[0]].add(_decomposed(letter)[-1])
+    # Two marks that nothing sets apart are from one character, which is not composed.
+    ways = (
+        rf"(?<=[{''.join(sorted(befores))}]{_APART})(?={mark}(?!\p{{M}}))"
+        for mark, befores in sorted(before.items())
+    )
+    return f"{_APART}(?:{'|'.join(ways)})"
+
+
+def _decomposed(character) -> list[str]:
+    """A letter and a mark, or what cannot be decomposed."""
+    codes = unicodedata.decomposition(character).split()
+    is_pair = len(codes) == 2 and codes[0][0] != "<"
+    return [chr(int(code, 16)) for code in codes] if is_pair else [character]
 
 
 @functools.cache

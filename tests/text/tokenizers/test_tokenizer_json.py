@@ -418,6 +418,40 @@ def test_t5_is_written_with_its_sentinels(tmp_path):
     assert again.vocabulary.tokens == ours.vocabulary.tokens
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "\u00bd\u200d",
+            "2\u20e3 \u00b2\u20e3",
+            "x\u00a0\u0310",
+            "\u0301\u00bd\u3000",
+        ),
+        *("a\u0301", "a\u0301\u0328", "a\u0328\u0301", "a\u0330\u0301", "a\u0344"),
+        *(
+            "\uff41\u0301",
+            "u\u0308\u0301",
+            "\uff76\uff9e",
+            "\u3131\u314f",
+            "\ufb01\u200d1",
+        ),
+    ],
+)
+def test_marks_of_a_character_are_kept_as_the_map_keeps_them(tmp_path, text):
+    """Theirs replaces a character and its marks by what replaces the character."""
+    known = [*"12\u2044ax\u00e1\u01d8\u0105u\u30ac\uac00", "\u200d", "\u20e3"]
+    known += ["\u0301", "\u0328", "\u0330", "fi"]
+    special = {"<pad>": Piece.CONTROL, "</s>": Piece.CONTROL, "<unk>": Piece.UNKNOWN}
+    pieces = [(token, 0.0, kind) for token, kind in special.items()]
+    pieces += [(token, -1.0, Piece.NORMAL) for token in (SPACE, *known)]
+    xlnet = sentencepiece_files.specification((PIECES / "xlnet.model").read_bytes())
+    path = tmp_path / "t5.model"
+    path.write_bytes(sentencepiece_files.model(pieces, xlnet))
+    ours = TokenizerOptions().load_tokenizer(str(path))
+    theirs = tokenizers.Tokenizer.from_str(ours.hugging_face().json)
+    assert theirs.encode(text, add_special_tokens=False).ids == ours.encode(text)
+
+
 def test_what_cannot_be_written_is_said():
     digits = TokenizerOptions().load_tokenizer(str(PIECES / "xlnet_digits.model"))
     assert "a number and a comma" in digits.hugging_face().difference

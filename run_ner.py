@@ -198,7 +198,7 @@ class Tagger(ServedTask):
             sentences += layout.sentences(lines, path)
             if split in names:
                 self.scheme = self.scheme or self._detect(sentences, path)
-                self.scheme.read(sentences, path, split)
+                sentences = self.scheme.read(sentences, path, split)
                 if split == "train" and flags.label_loss_flags:
                     self.training_labels = self._numbers_of(sentences)
             else:

@@ -38,7 +38,8 @@ class Entities(TagScheme):
         super().__init__(counts)
         self.types = tuple(types)
         self.name = scheme
-        self._faults = {}  # split -> message about tags that break the scheme
+        self._schemes = {}  # split -> that of its file
+        self._faults = {}  # split -> message about tags that break it, and how many
 
     @property
     def metric(self):
@@ -61,49 +62,61 @@ class Entities(TagScheme):
                     )
         self.learn_characters(sentences, split)
         self.name = self.name or tags.detect(one.tags for one in sentences)
-        if line := _first_fault(sentences, self.name):
-            self._faults[split] = (
-                f"tag(s) break the rules of {self.name}, the first in {path}:{line}, and "
+        scheme, faults = self.name, _faults(sentences, self.name)
+        if faults:
+            scheme = tags.detect(one.tags for one in sentences)
+            faults = _faults(sentences, scheme)
+        self._schemes[split] = scheme
+        if faults:
+            message = (
+                f"tag(s) break the rules of {scheme}, the first in {path}:{faults[0]}, and "
                 "are read as conlleval reads them"
             )
+            self._faults[split] = message, len(faults)
         if split == "train" and not self.types:
             self.types = _types(sentences)
             if not self.types:
                 raise UserError(f"{path}: contains no entities; check --tag_column")
         if self.types:
             _check_types(sentences, self.types, path)
+        if scheme != self.name:
+            sentences = [
+                one._replace(tags=_in(self.name, one.tags)) for one in sentences
+            ]
+        return sentences
 
     def encode(self, marks, split):
-        self.counts[f"words are tagged in {self._written}"] += len(marks)
+        scheme = self._schemes.get(split, self._written)
+        self.counts[f"words are tagged in {scheme}"] += len(marks)
         if split in self._faults:
-            self.counts[self._faults[split]] += len(tags.faults(marks, self.name))
+            message, number = self._faults[split]
+            self.counts[message] = number
         numbers = {label: number for number, label in enumerate(self.labels)}
         marks = tags.mark(tags.entities(marks), len(marks), "iob2")
         return np.array([numbers[mark] for mark in marks]), np.ones(len(marks))
 
     def score(self, sentences, logits):
-        gold, predicted = [], []
+        # Before spaces are left out, because an entity may begin with one.
+        sides = {scheme: ([], []) for scheme in (self._written, "iob2")}
         for one, sentence_logits in zip(sentences, logits, strict=True):
             entities = self._predicted_entities(sentence_logits)
-            predicted_tags = tags.mark(entities, len(one.words), "iob2")
-            gold.append(self.scored(one.words, one.tags))
-            predicted.append(self.scored(one.words, predicted_tags))
-        sides = [[tags.entities(marks) for marks in side] for side in (gold, predicted)]
-        scores = metrics.precision_recall_f1(*map(_numbered, sides))
-        # Files with another scheme than the training set's say the same in other tags.
-        marks = (
-            tags.mark(entities, len(words), self.name)
-            for side in sides
-            for entities, words in zip(side, gold, strict=True)
-        )
-        marks = np.array(list(itertools.chain.from_iterable(marks)), object)
-        scores["accuracy"] = metrics.accuracy(*marks.reshape(2, -1))
+            for scheme, (gold, predicted) in sides.items():
+                is_own = scheme == self._written
+                true = one.tags if is_own else _in(scheme, one.tags)
+                answer = tags.mark(entities, len(one.words), scheme)
+                gold.append(self.scored(one.words, true))
+                predicted.append(self.scored(one.words, answer))
+        written = map(list, map(itertools.chain.from_iterable, sides[self._written]))
+        sides = sides["iob2"]
+        numbered = [_numbered(map(tags.entities, side)) for side in sides]
+        scores = metrics.precision_recall_f1(*numbered)
+        scores["accuracy"] = metrics.accuracy(*written)
         for kind in filter(None, self.types):
-            some = ({e for e in _numbered(each) if e[1] == kind} for each in sides)
+            some = ({e for e in side if e[1] == kind} for side in numbered)
             for name, value in metrics.precision_recall_f1(*some).items():
                 scores[f"{name}_{kind}"] = value
         if self.is_by_character:
-            scores = klue_scores(gold, predicted, self.labels) | scores
+            scores = klue_scores(*sides, self.labels) | scores
         return scores
 
     def trivial_score(self, sentences):
@@ -170,11 +183,18 @@ def _check_types(sentences, types, path):
                 )
 
 
-def _first_fault(sentences: Sequence[Sentence], scheme: str) -> int | None:
-    """The first line whose tag the scheme does not allow."""
-    for sentence in sentences:
-        if words := tags.faults(sentence.tags, scheme):
-            return sentence.lines[words[0]]
+def _faults(sentences: Sequence[Sentence], scheme: str) -> list[int]:
+    """The lines whose tags the scheme does not allow."""
+    return [
+        sentence.lines[word]
+        for sentence in sentences
+        for word in tags.faults(sentence.tags, scheme)
+    ]
+
+
+def _in(scheme: str, marks: Sequence[str]) -> tuple[str, ...]:
+    """The tags of the same entities in a scheme."""
+    return tuple(tags.mark(tags.entities(marks), len(marks), scheme))
 
 
 def _numbered(side):
@@ -198,10 +218,7 @@ def klue_scores(
         gold, predicted: the tags of each sentence.
         labels: all tags.
     """
-    sides = [
-        _numbered([tags.strict_entities(marks) for marks in side])
-        for side in (gold, predicted)
-    ]
+    sides = [_numbered(map(tags.strict_entities, side)) for side in (gold, predicted)]
     kinds = sorted({entity[1] for side in sides for entity in side})
     f1s = [
         metrics.precision_recall_f1(

@@ -42,7 +42,7 @@ class PlainTags(TagScheme):
         if split == "train" and not self._labels:
             self._labels = sorted({tag for one in sentences for tag in one.tags})
         if not self._labels:
-            return  # refused by the task
+            return sentences  # refused by the task
         labels = set(self._labels)
         unknown = [
             line
@@ -62,6 +62,7 @@ class PlainTags(TagScheme):
                 f"word(s) have a tag that was not learned, the first in {path}:"
                 f"{unknown[0]}, and count as mistakes"
             )
+        return sentences
 
     def encode(self, tags, split):
         numbers = {label: number for number, label in enumerate(self._labels)}

@@ -37,9 +37,11 @@ class TagScheme(abc.ABC):
         """The network's classes; empty while none are known."""
 
     @abc.abstractmethod
-    def read(self, sentences: list[Sentence], path: str, split: str) -> None:
+    def read(self, sentences: list[Sentence], path: str, split: str) -> list[Sentence]:
         """Learns from the training set; checks the tags of each set.
 
+        Returns:
+            the sentences, with tags as an answer has them.
         Raises:
             UserError: a tag does not belong to the scheme; names file and line.
         """

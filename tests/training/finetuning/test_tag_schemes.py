@@ -139,6 +139,53 @@ def test_a_space_alone_is_not_an_entity():
     assert exported["entities"] == answer["entities"]
 
 
+@pytest.mark.parametrize("scheme", tags.SCHEMES)
+@pytest.mark.parametrize(
+    "predicted",
+    ["O B-QT I-QT O O", "B-QT I-QT O O B-QT", "O O B-QT O O", "O O O O I-QT"],
+)
+def test_scores_of_characters_are_those_of_the_written_tags(scheme, predicted):
+    """Where an entity begins with a space, the answer has its next character inside."""
+    train = sentence("근 2 1", "O B-QT I-QT O B-QT")
+    marks = tags.mark(tags.entities(train.tags), 5, scheme)
+    train = train._replace(tags=tuple(marks))
+    entities = Entities(collections.Counter(), scheme=scheme)
+    entities.read([train], "train.txt", "train")
+    logits = sure_of(entities, predicted)
+    scores = entities.score([train], [logits])
+    pairs = list(
+        zip(train.tags, entities.answer(train.words, logits)["tags"], strict=True)
+    )
+    written = [pairs[place] for place in (0, 2, 4)]
+    assert scores["accuracy"] == pytest.approx(np.mean([a == b for a, b in written]))
+    gold, answer = (
+        tags.mark(tags.entities(x), 5, "iob2") for x in zip(*pairs, strict=True)
+    )
+    assert scores["character_f1_macro"] == pytest.approx(
+        klue_scores([gold[::2]], [answer[::2]], entities.labels)["character_f1_macro"]
+    )
+
+
+def test_a_broken_tag_is_scored_as_it_is_in_the_file():
+    """As by conlleval: the entity is right, and its first tag is not."""
+    train = sentence("abc", "B-X I-X O")
+    scheme = Entities(collections.Counter())
+    scheme.read([train], "train.txt", "train")
+    dev = [train, sentence("abc", "O I-X I-X", 5), train]
+    read = scheme.read(dev, "dev.txt", "dev")
+    logits = [sure_of(scheme, " ".join(one.tags)) for one in dev]
+    scores = scheme.score(read, logits)
+    assert (scores["f1"], scores["accuracy"]) == (1, pytest.approx(8 / 9))
+    scheme.encode(dev[1].tags, "dev")
+    message = "tag(s) break the rules of iob2, the first in dev.txt:6"
+    assert [n for what, n in scheme.counts.items() if what.startswith(message)] == [1]
+    # A file of another scheme says the same in other tags.
+    dev = [sentence("abc", "I-X I-X O"), sentence("abc", "O I-X B-X", 5)]
+    read = scheme.read(dev, "dev.txt", "dev")
+    logits = [sure_of(scheme, "B-X I-X O"), sure_of(scheme, "O B-X B-X")]
+    assert scheme.score(read, logits)["accuracy"] == 1
+
+
 def test_spaces_of_entities_are_left_out():
     train = sentence("김 구 1 ", "B-PS I-PS I-PS O B-QT O")
     scheme = Entities(collections.Counter())

@@ -108,7 +108,7 @@ def _run(flags: Options, planned: plan.Plan) -> tuple[page.Results, list[str]]:
     root = flags.output_dir
     finished = _check_left(flags, planned)
     write_configs(root, planned)
-    results = page.Results(root, planned, _facts(flags))
+    results = page.Results(root, planned, _facts(flags, planned))
     results.cells.update(finished)
     results.write()
 
@@ -257,7 +257,7 @@ def write_configs(root: str, planned: plan.Plan) -> None:
             )
 
 
-def _facts(flags: Options) -> dict[str, str]:
+def _facts(flags: Options, planned: plan.Plan) -> dict[str, str]:
     """The scale of these runs."""
     text = flags.input_file or ["documentation of the installed Python packages"]
     return {
@@ -266,10 +266,13 @@ def _facts(flags: Options) -> dict[str, str]:
         "config": flags.bert_config_file or "4 layers of 128 with 4 heads",
         "updates": f"{flags.num_train_steps:,}",
         "tokens per row": f"{flags.max_seq_length}",
-        "records": flags.records_flags,
-        "pre-training": flags.pretraining_flags,
         "pre-trainings of each variant": f"{len(flags.seeds)}",
         "fine-tuning runs of each": f"{flags.num_trials}",
+        **{
+            passed.removesuffix("_flags"): getattr(flags, passed)
+            for cell in planned.cells
+            for passed in cell.passed
+        },
     }
 
 

@@ -84,10 +84,10 @@ def finished(root: str, cell: Cell) -> dict | None:
         return None
     try:
         done = json_files.read_object(path, "delete it")
-        before = _by_name(done["words"])
+        before = last_values(done["words"])
     except (ValueError, LookupError, TypeError) as error:
         raise UserError(f"{path}: damaged ({error!r}); delete it") from error
-    if before.items() ^ _by_name(cell.words).items():
+    if before.items() ^ last_values(cell.words).items():
         differ = sorted(set(done["words"]) ^ set(cell.words))
         raise UserError(
             f"{os.path.dirname(path)}: was run with other flags ({', '.join(differ)}); "
@@ -125,8 +125,8 @@ def time_left(
     return sum(medians) / jobs, len(left) - len(medians)
 
 
-def _by_name(words):
-    """Flags and values; of a repeated flag, the value that counts."""
+def last_values(words: Sequence[str]) -> dict[str, str]:
+    """Flags, such as --seed, and values; of a repeated flag, the value that counts."""
     return dict(word.partition("=")[::2] for word in words)
 
 

@@ -1,14 +1,15 @@
 """Plans the fine-tuning of models for many tasks: a cell for each model and task."""
 
+import collections
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import options
 from training.storage import checkpoint, run_folder
 from ablations import fine_tunings
-from ablations.cells import Cell, output_of
+from ablations.cells import Cell, last_values, output_of
 from ablations.fine_tunings import Task
 from ablations.plan import split_flags
 from errors import UserError
@@ -114,7 +115,8 @@ def plan(flags: SuiteFlags) -> Plan:
     made = []
     for model, start in starts.items():
         made += _of_model(flags, model, start, tasks, diagnostic)
-    return Plan(tuple(made), tuple(starts), tasks, configs, _facts(flags))
+    facts = _facts(flags, tasks, made)
+    return Plan(tuple(made), tuple(starts), tasks, configs, facts)
 
 
 def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str]:
@@ -270,12 +272,19 @@ def _has_test(task: Task) -> bool:
     )
 
 
-def _facts(flags: SuiteFlags) -> dict[str, str]:
-    searched = _QUICK if flags.quick else _SEARCH
-    setting = ", ".join(f"{name} {value}" for name, value in searched.items())
-    facts = {"GLUE’s settings": setting, "seeds of each": f"{flags.num_trials}"}
+def _facts(flags: SuiteFlags, tasks: Iterable[str], cells: Sequence[Cell]) -> dict:
+    """What the cells are trained with, whichever flag says so."""
+    words = {cell.name.partition("/")[2]: last_values(cell.words) for cell in cells}
+    alike = collections.defaultdict(list)
+    for title in tasks:
+        chosen = words[cell_name("", title).removeprefix("/")]
+        setting = ", ".join(f"{name} {chosen[f'--{name}']}" for name in _SEARCH)
+        alike[setting].append(title)
+    facts = {", ".join(titles): setting for setting, titles in alike.items()}
+    facts["seeds of each"] = f"{flags.num_trials}"
+    begun = [title for title in tasks if title in _FROM_MNLI]
     if flags.from_mnli:
-        facts["begun with MNLI’s encoder"] = ", ".join(_FROM_MNLI)
+        facts["begun with MNLI’s encoder"] = ", ".join(begun)
     for passed in _FLAGS.values():
         if value := getattr(flags, passed):
             facts[passed.removesuffix("_flags")] = value

@@ -5,9 +5,10 @@ import math
 
 import pytest
 
+import run_ablations
 from ablations import page
 from errors import UserError
-from tests.ablations.plans import planned
+from tests.ablations.plans import given, planned
 
 
 def written(data, table, numbers, **changes):
@@ -44,6 +45,13 @@ def test_results_are_means_of_all_runs_next_to_the_papers_numbers(data):
     assert list(both["8"]["rows"][0]["here"]) == [
         *("SST-2", "NER", "UD", "NER features", "UD features")
     ]
+
+
+def test_the_flags_of_all_scripts_that_run_are_on_the_page(data):
+    changes = {"tasks": ["SST-2:SST-2"], "classifier_flags": "--num_train_epochs=7"}
+    facts = run_ablations._facts(given(**changes), planned(**changes))
+    assert facts["classifier"] == "--num_train_epochs=7"
+    assert facts["records"] == "--dupe_factor=5" and "squad" not in facts
 
 
 def test_perplexity_is_that_of_the_held_out_text(data):

@@ -80,6 +80,19 @@ def test_the_papers_search_for_every_task_and_its_own_settings_for_questions(fol
     assert flag(quick["small/cola"], "learning_rate") == "1"  # the last one counts
 
 
+def test_the_page_says_what_is_trained_with_whichever_flag_says_so(folder):
+    tasks = ["RTE:glue/RTE", "CoLA:glue/CoLA", "SQuAD:squad"]
+    passed = "--num_train_epochs=1 --train_batch_size=8 --num_train_epochs=5"
+    chosen = {"tasks": tasks, "glue_dir": None, "quick": True, "num_trials": 2}
+    found = suite.plan(given(**chosen, classifier_flags=passed)).facts
+    assert found == {
+        "RTE, CoLA": "train_batch_size 8, learning_rate 3e-05, num_train_epochs 5",
+        "SQuAD": "train_batch_size 32, learning_rate 5e-05, num_train_epochs 3.0",
+        "seeds of each": "2",
+        "classifier": passed,
+    }
+
+
 def test_what_begins_with_mnli_waits_for_it(folder):
     found = by_name(suite.plan(given(from_mnli=True)))
     mnli = found["small/mnli"]

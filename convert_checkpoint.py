@@ -407,7 +407,7 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
             # Without its words, a tokenizer would be a trap.
             tokenizer=described and described.config,
             beside=beside,
-            card=_card(flags, prefixes[0], size),
+            card=_card(flags, prefixes, size),
         )
     origins = ", ".join(prefixes)
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {origins}")
@@ -451,11 +451,14 @@ def _write_peft(flags: Options, prefix: str) -> None:
     )
 
 
-def _card(flags: Options, prefix: str, size: int) -> Callable[[Mapping], str]:
+def _card(flags: Options, prefixes: list[str], size: int) -> Callable[[Mapping], str]:
     """Makes the card from the content of config.json."""
     name = os.path.basename(os.path.abspath(flags.output_dir))
     name = hub.parse(flags.push_to).name if flags.push_to else name
-    facts = model_card.facts_of(checkpoint.folder_of(prefix), size)
+    folder = checkpoint.folder_of(prefixes[0])
+    facts = model_card.facts_of(folder, size, run_folder.step_of(prefixes[0]))
+    if len(prefixes) > 1 or flags.changes_model:
+        facts = dataclasses.replace(facts, scores={})  # of another model
     return lambda config: model_card.text(name, config, facts)
 
 

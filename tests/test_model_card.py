@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import huggingface_hub
 import pytest
@@ -83,6 +84,21 @@ def test_a_card_tells_no_paths_of_this_machine(tmp_path, trained):
     card = (tmp_path / "out" / "README.md").read_text()
     assert "It began as `pretraining`." in card and "a.tsv" in card
     assert "/home" not in card and str(tmp_path) not in card
+
+
+@pytest.mark.parametrize("other", ["step", "layers", "mean", None])
+def test_a_card_has_no_scores_of_another_model(tmp_path, trained, other):
+    """Of an earlier step, of some layers, or of the mean of several."""
+    step = 4 if other == "step" else 7
+    for file in list(trained.glob("model.ckpt-7.*")):
+        shutil.copy(file, trained / f"model.ckpt-4{file.suffix}")
+    flags = {"keep_layers": [0]} if other == "layers" else {}
+    inputs = [f"{trained}/model.ckpt-{step}"] * (2 if other == "mean" else 1)
+    out = tmp_path / "out"
+    convert(input=inputs, output_dir=str(out), layout="hugging_face", **flags)
+    card = (out / "README.md").read_text()
+    assert ("## Scores" in card) == (other is None)
+    assert "learning_rate" in card
 
 
 def test_a_model_of_others_has_a_card_of_what_is_known(tmp_path):

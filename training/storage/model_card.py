@@ -71,12 +71,18 @@ class Facts:
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
-def facts_of(folder: str, weights: int) -> Facts:
-    """The facts in the folder of a checkpoint; few, if no run of ours made it."""
+def facts_of(folder: str, weights: int, step: int | None) -> Facts:
+    """The facts in the folder of a checkpoint; few, if no run of ours made it.
+
+    Args:
+        step: of the model. If known, scores of another step are left out.
+    """
     settings = json_files.read_own(os.path.join(folder, run_folder.SETTINGS))
     task = json_files.read_own(os.path.join(folder, run_folder.TASK))
     results = json_files.read_own(os.path.join(folder, run_folder.RESULTS_JSON))
     results = results or _results(os.path.join(folder, run_folder.RESULTS))
+    if step not in (None, results.get("global_step")):
+        results = {}
     source = settings.get("init_checkpoint")
     if address := hub.address_of(folder):
         source = str(address)
@@ -162,7 +168,8 @@ def text(name: str, hugging_face_config: Mapping, facts: Facts) -> str:
 def of_export(output_dir: str, product: export.Product) -> str:
     """The card of an export, with what its output_dir knows of the model."""
     model = product.model
-    facts = facts_of(output_dir, sum(math.prod(v.shape) for v in model.weights))
+    weights = sum(math.prod(v.shape) for v in model.weights)
+    facts = facts_of(output_dir, weights, product.description.get("global_step"))
     purpose, what = _FORMS[product.form]
     arguments = ", ".join(
         f"{name}=tf.constant({_EXAMPLES[kind]})"

@@ -68,6 +68,11 @@ def prefix_of(directory: str, step: int) -> str:
     return os.path.join(directory, f"{_CHECKPOINT}{step}")
 
 
+def step_of(prefix: str) -> int | None:
+    """The step of a checkpoint of a run; None for one of another name."""
+    return next(iter(_steps([os.path.basename(prefix)])), None)
+
+
 def best_of(directory: str) -> str | None:
     """The folder of the weights that early stopping kept for a run, if any."""
     best = os.path.join(directory, BEST)

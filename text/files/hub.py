@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from errors import UserError
+from text.files import weight_index
 
 PREFIX = "hf://"
 CARD = "README.md"
@@ -29,7 +30,11 @@ _VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "tokenizer.json")
 _TEXT = (*_VOCABULARIES, "merges.txt", "tokenizer_config.json")
 # By purpose: files of which one must be there, and all that are fetched.
 _FILES = {
-    "weights": ((_WEIGHTS,), (_CONFIG, *_TEXT, _WEIGHTS)),
+    # The shards that an index names are fetched after it.
+    "weights": (
+        (_WEIGHTS, weight_index.NAME),
+        (_CONFIG, *_TEXT, _WEIGHTS, weight_index.NAME),
+    ),
     "vocabulary": (_VOCABULARIES, _TEXT),
     "config": ((_CONFIG,), (_CONFIG,)),
 }
@@ -109,12 +114,26 @@ def folder(address: str, purpose: str) -> str:
 
 def _downloaded(where: Address, hub, purpose: str) -> str:
     one_of, needed = _FILES[purpose]
-    api = hub.HfApi()
     model = _model(hub, where, files_metadata=True)
     files = {file.rfilename: file for file in model.siblings}
     if not files.keys() & set(one_of):
         raise UserError(f"{where}: {_lacking(purpose, files)}")
-    needed = [name for name in needed if name in files]
+    is_split = _WEIGHTS in needed and _WEIGHTS not in files
+    needed = [n for n in needed if n in files and (is_split or n != weight_index.NAME)]
+    folder = _fetched(where, hub, model, needed)
+    if is_split:
+        shards = _shards(folder)
+        if absent := [name for name in shards if name not in files]:
+            raise UserError(
+                f"{where}: has no {absent[0]}, which its {weight_index.NAME} names"
+            )
+        _fetched(where, hub, model, shards)
+    return folder
+
+
+def _fetched(where: Address, hub, model, needed: list[str]) -> str:
+    """The folder of these files of a model; those that the cache lacks are fetched."""
+    files = {file.rfilename: file for file in model.siblings}
     there = functools.partial(hub.try_to_load_from_cache, where.name)
     new = [
         name for name in needed if not isinstance(there(name, revision=model.sha), str)
@@ -127,6 +146,7 @@ def _downloaded(where: Address, hub, purpose: str) -> str:
             file=sys.stderr,
             flush=True,
         )
+    api = hub.HfApi()
     for name in needed:
         # By its branch, not by the commit, so that the cache knows what the branch was.
         path = api.hf_hub_download(where.name, name, revision=where.revision)
@@ -159,33 +179,46 @@ def _model(hub, where: Address, **named):
     return answer.result()
 
 
+def _shards(folder: str) -> list[str]:
+    """The names of the files that the index in a folder names."""
+    index = weight_index.read(os.path.join(folder, weight_index.NAME))
+    return sorted(set(index.values()))
+
+
 def _lacking(purpose, files: Collection[str]) -> str:
     if purpose != "weights":
         return f"has no {' or '.join(_FILES[purpose][0])}"
     other = ", ".join(sorted(name for name in files if name.endswith(_OTHER_WEIGHTS)))
     return (
-        f"has no {_WEIGHTS}, only {other or 'files without weights'}; only one safetensors "
-        "file is read, because unpickling can execute arbitrary code. Look for a revision "
-        "with one, such as @refs/pr/1, among its pull requests, or load the model with "
-        "transformers, save it with save_pretrained(folder), and pass the folder"
+        f"has no {_WEIGHTS}, only {other or 'files without weights'}; only safetensors "
+        "files are read, because unpickling can execute arbitrary code. Look for a "
+        "revision with one, such as @refs/pr/1, among its pull requests, or load the model "
+        "with transformers, save it with save_pretrained(folder), and pass the folder"
     )
 
 
 def _cached(where: Address, hub, purpose: str, error: Exception) -> str:
     """The folder in the cache, where the hub cannot be reached."""
     one_of, needed = _FILES[purpose]
-    paths = {
-        name: hub.try_to_load_from_cache(where.name, name, revision=where.revision)
-        for name in needed
-    }
-    cached = {name: path for name, path in paths.items() if isinstance(path, str)}
-    if not cached.keys() & set(one_of):
+
+    def cached(names):
+        paths = {
+            name: hub.try_to_load_from_cache(where.name, name, revision=where.revision)
+            for name in names
+        }
+        return {name: path for name, path in paths.items() if isinstance(path, str)}
+
+    present = cached(needed)
+    folder = os.path.dirname(next(iter(present.values()), ""))
+    is_split = weight_index.NAME in present and _WEIGHTS not in present
+    shards = _shards(folder) if is_split else []
+    if not present.keys() & set(one_of) or cached(shards).keys() != set(shards):
         raise UserError(
             f"{where}: cannot be reached ({error}), and the cache of huggingface_hub lacks "
             "it; fetch it once where there is a network, or pass a local folder"
         )
     print(f"{where}: cannot be reached ({error}); using the cache", file=sys.stderr)
-    return os.path.dirname(next(iter(cached.values())))
+    return folder
 
 
 def _check(where: Address, path: str, file) -> None:

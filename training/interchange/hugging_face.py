@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from text.files import anywhere, hub, json_files
+from text.files import anywhere, hub, json_files, weight_index
 from training.interchange import peft
 from training.interchange.adapter import Adapter
 from training.interchange.hugging_face_task import SEVERAL_LABELS
@@ -36,7 +36,7 @@ NOT_READ = (
 _OTHER_WEIGHTS = re.compile(
     r"pytorch_model.*\.bin(\.index\.json)?|tf_model\.h5|flax_model\.msgpack"
 )
-_PART = re.compile(r"\.safetensors\.index\.json$|-\d{5}-of-\d{5}\.safetensors$")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -73,36 +73,84 @@ class _Stored(NamedTuple):
 
 
 def is_weights(path: str) -> bool:
-    """Whether this is the path of a model's safetensors file."""
-    return path.endswith(".safetensors") and not peft.is_weights(path)
+    """Whether this is the path of a model's safetensors file, or of an index of several."""
+    is_file = path.endswith(".safetensors") and not peft.is_weights(path)
+    return is_file or os.path.basename(path) == weight_index.NAME
 
 
 def find(directory: str) -> str | None:
     """The path of a directory's weights; None if it has none in this layout."""
-    path = os.path.join(directory, WEIGHTS)
-    if tf.io.gfile.exists(path):
-        return path
+    for name in (WEIGHTS, weight_index.NAME):
+        path = os.path.join(directory, name)
+        if tf.io.gfile.exists(path):
+            return path
     for name in sorted(tf.io.gfile.listdir(directory)):
-        _refuse_part(os.path.join(directory, name))
+        path = os.path.join(directory, name)
+        _refuse_shard(path)
         if _OTHER_WEIGHTS.fullmatch(name):
-            raise UserError(f"{os.path.join(directory, name)}: {NOT_READ}")
+            raise UserError(f"{path}: {NOT_READ}")
     return None
 
 
-def _refuse_part(path):
-    """Refuses a part of a model. By default, even BERT-large is saved as one file."""
-    if _PART.search(path):
+def _refuse_shard(path):
+    if _SHARD.search(path):
         raise UserError(
-            f"{path}: the weights are split into several files; load the model with "
-            "transformers and save it again with save_pretrained(directory, "
-            "max_shard_size='100GB')"
+            f"{path}: is one of several files of a model; pass their folder, which must "
+            f"also contain {weight_index.NAME}"
         )
+
+
+class _Shards:
+    """The tensors of several safetensors files, with the methods of one of them."""
+
+    def __init__(self, files: Mapping[str, safetensors.safe_open]):
+        """Args:
+        files: name of each tensor -> the open file that it is in.
+        """
+        self._files = files
+
+    def keys(self):
+        return self._files.keys()
+
+    def get_slice(self, name: str):
+        return self._files[name].get_slice(name)
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        return self._files[name].get_tensor(name)
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator:
+    """Opens a safetensors file, or all that an index names."""
+    with contextlib.ExitStack() as stack:
+        if os.path.basename(path) != weight_index.NAME:
+            _refuse_shard(path)
+            yield stack.enter_context(_opened_file(path))
+            return
+        index = weight_index.read(path)
+        shards, tensors = {}, {}
+        for tensor, name in index.items():
+            if name not in shards:
+                shard = os.path.join(os.path.dirname(path), name)
+                if not tf.io.gfile.exists(shard):
+                    raise UserError(
+                        f"{path}: {name} is missing, with {tensor} and others; copy or "
+                        "download all files of the model"
+                    )
+                file = stack.enter_context(_opened_file(shard))
+                shards[name] = file, frozenset(file.keys())
+            tensors[tensor], present = shards[name]
+            if tensor not in present:
+                raise UserError(
+                    f"{path}: {tensor} is not in {name}; the files are of different "
+                    "models: copy or download all of them again"
+                )
+        yield _Shards(tensors)
+
+
+@contextlib.contextmanager
+def _opened_file(path: str) -> Iterator:
     """Opens a safetensors file on any file system that TensorFlow can read."""
-    _refuse_part(path)
     with contextlib.ExitStack() as stack:
         local = path
         if not os.path.exists(path):

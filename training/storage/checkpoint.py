@@ -48,7 +48,7 @@ def resolve(path: str) -> str:
         path: a prefix, the path of one of a bundle's files, a directory, or an address
             (see text/files/hub.py). A directory means, in this order, the best checkpoint
             that early stopping kept there, the newest in its state file, its only bundle,
-            or its model.safetensors.
+            or its model.safetensors or the index of several such files.
     Returns:
         A prefix, or the path of a file of another format.
     Raises:

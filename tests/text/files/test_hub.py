@@ -1,6 +1,8 @@
 """Addresses of models, hf://organization/name, against a small stand-in for the hub."""
 
+import json
 import os
+import pathlib
 import re
 import sys
 
@@ -14,6 +16,7 @@ from errors import UserError
 from tests import hub_server
 from tests.classifier import WORDS, custom
 from tests.conversion import GOLDEN
+from tests.training.interchange import hugging_face
 from text.files import hub
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -103,6 +106,61 @@ def test_a_hub_whose_answer_never_ends_is_like_none(server, monkeypatch, capfd):
     )
 
 
+def test_weights_in_several_files_are_fetched(server, monkeypatch, capsys):
+    expected = checkpoint.read(checkpoint.resolve(ADDRESS))
+    hugging_face.split(server.models["klue/small-bert"])
+    hub.folder.cache_clear()
+    monkeypatch.setattr(
+        huggingface_hub.constants,
+        "HF_HUB_CACHE",
+        huggingface_hub.constants.HF_HUB_CACHE + "-2",
+    )
+    for offline in (False, True):
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
+        hub.folder.cache_clear()
+        found = checkpoint.read(checkpoint.resolve(ADDRESS))
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value)
+    said = capsys.readouterr().err
+    assert "fetching model-00001-of-00002.safetensors, model-00002" in said
+    # One of them is no longer in the cache.
+    folder = pathlib.Path(checkpoint.resolve(ADDRESS)).parent
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    hub.folder.cache_clear()
+    with pytest.raises(UserError, match="and the cache of huggingface_hub lacks it"):
+        checkpoint.resolve(ADDRESS)
+
+
+def test_a_single_file_goes_before_several(server):
+    folder = server.models["klue/small-bert"]
+    whole = (folder / "model.safetensors").read_bytes()
+    hugging_face.split(folder)
+    (folder / "model.safetensors").write_bytes(whole)
+    assert checkpoint.resolve(ADDRESS).endswith("/model.safetensors")
+    assert not [line for line in server.requests if "index" in line or "-of-" in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "model-00003-of-00003.safetensors",
+            "has no model-00003-of-00003.safetensors, wh",
+        ),
+        ("../../x.safetensors", "but only safetensors files in the folder"),
+    ],
+)
+def test_an_index_of_what_is_not_there_is_refused(server, name, message):
+    folder = server.models["klue/small-bert"]
+    hugging_face.split(folder)
+    path = folder / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": {"bert.pooler.dense.bias": name}}))
+    with pytest.raises(UserError, match=message):
+        checkpoint.resolve(ADDRESS)
+    assert not [line for line in server.requests if name in line]
+
+
 def test_a_damaged_file_is_not_kept(server):
     server.damaged.add("model.safetensors")
     with pytest.raises(UserError, match="model.safetensors arrived damaged"):
@@ -140,7 +198,10 @@ def test_the_files_of_every_kind_of_vocabulary_are_fetched():
         ("hf://", "must be hf://organization/name or"),
         ("hf://klue/small-bert@../x", "must be hf://organization/name or"),
         ("hf://klue/gated", "is gated; accept its conditions on its page"),
-        ("hf://klue/pickled", "has no model.safetensors, only pytorch_model.bin; only"),
+        (
+            "hf://klue/pickled",
+            "has no model.safetensors, only pytorch_model.bin; only safetensors",
+        ),
     ],
 )
 def test_refusals(server, tmp_path, address, message):

@@ -34,6 +34,21 @@ def change_weights(folder, change):
     save_file(change(tensors), folder / "model.safetensors")
 
 
+def split(folder):
+    """Splits a model's weights into two files with an index, as transformers does."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    shards = {}
+    for number, tensor in enumerate(sorted(tensors)):
+        name = f"model-0000{1 + number % 2}-of-00002.safetensors"
+        shards.setdefault(name, {})[tensor] = tensors[tensor]
+    for name, part in shards.items():
+        save_file(part, folder / name)
+    places = {tensor: name for name, part in shards.items() for tensor in part}
+    index = {"metadata": {"total_size": 0}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
 def change_config(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))

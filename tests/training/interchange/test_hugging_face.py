@@ -1,6 +1,7 @@
 """Models in Hugging Face layout: the same numbers, and one line for what does not fit."""
 
 import json
+import shutil
 
 import ml_dtypes
 import numpy as np
@@ -18,10 +19,12 @@ from tests.training.interchange.hugging_face import (
     change_weights,
     config_of,
     loaded,
+    split,
 )
 from training.interchange import hugging_face, hugging_face_task
 from training.interchange.bert_adapter import BertAdapter
 
+INDEX = "model.safetensors.index.json"
 KEYS = ("input_ids", "input_mask", "segment_ids")
 
 
@@ -201,15 +204,83 @@ def test_pickle_named_by_its_path_is_refused(folder):
         load_encoder(folder / "pytorch_model.bin")
 
 
-def test_weights_in_several_files_are_refused(folder):
-    part = folder / "model-00001-of-00002.safetensors"
-    (folder / "model.safetensors").rename(part)
-    (folder / "model.safetensors.index.json").write_text("{}")
-    for path in (folder, part):
-        with pytest.raises(
-            UserError, match="split into several files; .* max_shard_size"
-        ):
-            load_encoder(path)
+def test_weights_in_several_files_are_read_as_one(folder):
+    path = checkpoint.resolve(str(folder))
+    expected, shapes = checkpoint.read(path), checkpoint.shapes_of(path)
+    split(folder)
+    path = checkpoint.resolve(str(folder))
+    assert path == str(folder / INDEX) == checkpoint.resolve(path)
+    found = checkpoint.read(path)
+    assert found.keys() == expected.keys() and checkpoint.shapes_of(path) == shapes
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert load_encoder(folder).initial == []
+
+
+SHARD, WORDS = "model-00002-of-00002.safetensors", "bert.embeddings.word_embeddings"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: (f / SHARD).unlink(), f"{INDEX}: {SHARD} is missing, with bert"),
+        (lambda f: (f / SHARD).write_bytes(b"x"), f"{SHARD}: the file is damaged"),
+        (
+            lambda f: change_index(f, "none", SHARD),
+            f"none is not in {SHARD}; the files",
+        ),
+        (lambda f: (f / INDEX).unlink(), f"must also contain {INDEX}"),
+        (lambda f: (f / INDEX).write_text("{"), f"{INDEX}:1: not JSON"),
+        (
+            lambda f: (f / INDEX).write_text("[" * 99999),
+            f"{INDEX}: nested too deeply",
+        ),
+        (lambda f: (f / INDEX).write_text("{}"), f"{INDEX}: the index is damaged"),
+        (
+            lambda f: (f / INDEX).write_text('{"weight_map": {}}'),
+            f"{INDEX}: the index is damaged",
+        ),
+        *(
+            (lambda f, name=name: change_index(f, f"{WORDS}.weight", name), message)
+            for message in (
+                "word_embeddings.weight is in .*, but only safetensors files",
+            )
+            for name in (
+                "../model.safetensors",
+                "/etc/passwd",
+                "..",
+                "sub/model.safetensors",
+                "..\\model.safetensors",
+                "model.safetensors\n",
+                "pytorch_model.bin",
+                "",
+                3,
+                None,
+            )
+        ),
+    ],
+)
+def test_an_unusable_index_is_refused(folder, change, message):
+    shutil.copy(folder / "model.safetensors", folder.parent)  # which nothing may read
+    split(folder)
+    change(folder)
+    with pytest.raises(UserError, match=message) as refused:
+        load_encoder(folder)
+    assert "\n" not in str(refused.value)
+
+
+def change_index(folder, tensor, name):
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"][tensor] = name
+    (folder / INDEX).write_text(json.dumps(index))
+
+
+def test_one_of_several_files_is_refused(folder):
+    split(folder)
+    with pytest.raises(
+        UserError, match=f"{SHARD}: is one of several .* pass their fold"
+    ):
+        load_encoder(folder / SHARD)
 
 
 def test_missing_file_is_refused(folder):

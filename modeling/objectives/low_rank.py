@@ -72,12 +72,14 @@ class LowRank(Wrapped):
 
     def network(self, config, *, seed=0, dtype="float32") -> Network:
         made = self.inner.network(config, seed=seed, dtype=dtype)
+        known = {v.path for v in made.encoder.weights}
+        known = known if self._base is None else known.intersection(self._base)
         for variable in made.encoder.weights:
-            if self._base is None or variable.path in self._base:
+            if variable.path in known:
                 variable.trainable = False
         seeds = layers.weight_initializers(1.0, f"low rank {seed}")
         for dense in _dense(made.encoder):
-            if _ends(dense.path, self._targets):
+            if _ends(dense.path, self._targets) and dense.kernel.path in known:
                 # As torch draws a Linear, up to 1 / sqrt(in).
                 draw = keras.initializers.VarianceScaling(
                     1 / 3, "fan_in", "uniform", seed=next(seeds).seed

@@ -278,6 +278,9 @@ def _task(prefix) -> dict:
     path = os.path.join(checkpoint.folder_of(prefix), run_folder.TASK)
     if tf.io.gfile.exists(path):
         return json_files.read_object(path, "remove it, or restore what a run wrote")
+    if peft.is_weights(prefix):
+        head = peft.read(prefix).head
+        return {"head": head} if head else {}
     return (
         hugging_face_task.read_task(prefix) if hugging_face.is_weights(prefix) else {}
     )
@@ -421,29 +424,34 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
 
 def _write_peft(flags: Options, prefix: str) -> None:
     """Writes the adapters of a run without their base."""
-    folder = checkpoint.folder_of(prefix)
-    others = (hugging_face, bilm, peft)
-    is_bundle = not any(format.is_weights(prefix) for format in others)
-    if not is_bundle or not adapters.are_in(checkpoint.shapes_of_stored(prefix)):
+    is_peft, is_other = peft.is_weights(prefix), hugging_face.is_weights(prefix)
+    stored = peft.read(prefix) if is_peft else None
+    if not is_peft and (
+        is_other
+        or bilm.is_weights(prefix)
+        or not adapters.are_in(checkpoint.shapes_of_stored(prefix))
+    ):
         raise UserError(
-            f"{prefix}: contains no adapters; --layout=peft is for a run with --lora_rank"
+            f"{prefix}: contains no adapters; --layout=peft is for a run with --lora_rank, "
+            "or an adapter of peft"
         )
-    config = checks.read_config_of(flags, folder)
-    adapter, note = layouts.adapter_of(config), adapters.read_note(folder)
+    config = checks.read_config_of(flags, checkpoint.folder_of(prefix))
+    note, own = checkpoint.adapters_of(prefix)
     tensors = {
         name: value
-        for name, value in checkpoint.read_stored(prefix).items()
+        for name, value in own.items()
         if not checkpoint_contents.of_training(name)
     }
-    head = flags.head or _as_hugging_face(_task(prefix)).get("head", "classification")
-    # What their class has as a part of its head is in our encoder.
-    moved = adapter.renamed.get(head, {})
-    for name, value in checkpoint.read(prefix).items():
-        pair = adapter.of_released(name)
-        if pair and pair.hugging_face.rpartition(".")[0] in moved:
-            tensors[name] = value
+    task = _as_hugging_face(_task(prefix))
     written = peft.write(
-        flags.output_dir, tensors, adapter, base=note.base, alpha=note.alpha, head=head
+        flags.output_dir,
+        tensors,
+        checkpoint.read(prefix),
+        layouts.adapter_of(config),
+        base=note.base,
+        alpha=note.alpha,
+        task=task | ({"head": flags.head} if flags.head else {}),
+        is_alone=is_peft and stored.is_alone,
     )
     print(
         f"{written}: {len(tensors)} tensors, adapters of {note.base}; peft needs that in "

@@ -1,4 +1,4 @@
-"""A small base in Hugging Face's layout, and a run of ours that adapts it."""
+"""Small bases in Hugging Face's layout, and runs of ours that adapt them."""
 
 import dataclasses
 import pathlib
@@ -7,59 +7,107 @@ import numpy as np
 
 import convert_checkpoint
 import run_classifier
-from training.storage import checkpoint
+from training.storage import adapters, checkpoint
+from modeling.architectures.electra import ElectraConfig
 from modeling.architectures.roberta import RobertaConfig
-from modeling.objectives import tasks
+from modeling.objectives import low_rank, tasks
 from tests import classifier, jobs, tiny
 from training.interchange import hugging_face
 
+_SIZES = {
+    name: getattr(classifier.TINY, name)
+    for name in ("vocab_size", "hidden_size", "num_attention_heads")
+} | {
+    "num_hidden_layers": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "hidden_act": "gelu_erf",
+}
 CONFIGS = {
     "bert": dataclasses.replace(classifier.TINY, num_hidden_layers=2),
-    "roberta": RobertaConfig(
-        **{
-            name: getattr(classifier.TINY, name)
-            for name in ("vocab_size", "hidden_size", "num_attention_heads")
-        },
-        num_hidden_layers=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        hidden_act="gelu_erf",
-        pad_token_id=0,
-    ),
+    "roberta": RobertaConfig(**_SIZES, pad_token_id=0),
+    "electra": ElectraConfig(**_SIZES, type_vocab_size=2, pooler_act="gelu_erf"),
 }
 
 
 def write_base(folder: pathlib.Path, kind: str) -> None:
-    """The encoder alone, as their BertModel or RobertaModel saves it."""
+    """The encoder alone, as their BertModel, RobertaModel or ElectraModel saves it."""
     tiny.write(folder, classifier.WORDS, classifier.TINY)
-    size = len((folder / "vocab.txt").read_text().split())
-    config = dataclasses.replace(CONFIGS[kind], vocab_size=size)
+    config = config_of(folder, kind)
     network = tasks.Classification(2).network(config, seed=3)
     weights = {v.path: v.numpy() for v in network.encoder.weights}
     rng = np.random.default_rng(0)
     for name, value in weights.items():
         weights[name] = value + 0.05 * rng.normal(size=value.shape).astype(np.float32)
-    if kind == "roberta":  # as the released ones, which have no pooler
+    if kind != "bert":  # as the released ones, which have no pooler
         weights = {k: v for k, v in weights.items() if "/pooler/" not in k}
     hugging_face.write(str(folder / "base"), weights, config)
+    (folder / "bert_config.json").write_text(config.to_json_string())
 
 
-def adapt(folder: pathlib.Path) -> None:
+def adapt(folder: pathlib.Path, kind: str) -> None:
     """Trains adapters of the base, in output/, and writes them for peft, in ours/."""
     files = classifier.custom(folder, "tsv", ["x", "y"], number=40)
     flags = jobs.flags(folder, **files, task_name="custom", data_dir=str(folder))
     base = str(folder / "base")
-    flags |= {"init_checkpoint": base, "bert_config_file": base, "max_seq_length": 32}
+    flags |= {"init_checkpoint": base, "max_seq_length": 32}
+    # Only a classifier of an ELECTRA has a pooler.
+    own = {"bert_config_file": str(folder / "bert_config.json"), "change_network": True}
+    flags |= own if kind == "electra" else {"bert_config_file": base}
     flags |= {"do_train": True, "lora_rank": 2, "lora_alpha": 4.0}
     jobs.run(run_classifier, flags | {"learning_rate": [1e-2]})
-    given = {"input": [str(folder / "output")], "output_dir": str(folder / "ours")}
-    jobs.run(convert_checkpoint, given | {"layout": "peft"})
+    convert(folder / "output", folder / "ours")
+
+
+def make(
+    folder: pathlib.Path,
+    kind: str,
+    task=None,
+    targets=("query", "value"),
+    **changes,
+) -> None:
+    """Writes random adapters of the base to output/, as a run does.
+
+    Args:
+        task: by default, classification.
+        changes: of the config.
+    """
+    base, output = str(folder / "base"), folder / "output"
+    config = dataclasses.replace(config_of(folder, kind), **changes)
+    weights = checkpoint.read(checkpoint.resolve(base))
+    task = task or tasks.Classification(2)
+    network = low_rank.LowRank(
+        task, rank=2, alpha=4.0, targets=targets, base=weights
+    ).network(config)
+    rng = np.random.default_rng(1)
+    tensors = {
+        v.path: rng.normal(scale=0.1, size=v.shape).astype(np.float32)
+        for v in network.trainable_variables
+    }
+    tensors |= {"output_weights/adam_m": rng.normal(size=3), "global_step": np.int64(1)}
+    checkpoint.save(str(output), 1, tensors, keep=1)
+    (output / "bert_config.json").write_text(config.to_json_string())
+    scope = network.encoder.scope
+    digest = checkpoint.digest(checkpoint.base_weights(base, (scope,)))
+    adapters.write_note(str(output), adapters.Note(base, digest, [scope], 4.0))
+
+
+def convert(source: pathlib.Path, folder: pathlib.Path, **flags) -> None:
+    flags = {
+        "input": [str(source)],
+        "output_dir": str(folder),
+        "layout": "peft",
+    } | flags
+    jobs.run(convert_checkpoint, flags)
+
+
+def config_of(folder: pathlib.Path, kind: str):
+    size = len((folder / "vocab.txt").read_text().split())
+    return dataclasses.replace(CONFIGS[kind], vocab_size=size)
 
 
 def logits(folder: pathlib.Path, path: str, kind: str, inputs: dict) -> np.ndarray:
     """Those of a network of ours with the weights of a checkpoint."""
-    size = len((folder / "vocab.txt").read_text().split())
-    config = dataclasses.replace(CONFIGS[kind], vocab_size=size)
-    network = tasks.Classification(2).network(config, seed=5)
+    network = tasks.Classification(2).network(config_of(folder, kind), seed=5)
     checkpoint.load({v.path: v for v in network.weights}, path, required="")
     return network(inputs)["logits"].numpy()

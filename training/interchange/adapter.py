@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from errors import UserError
 from modeling.architectures import table
 from modeling.architectures.config import EncoderConfig
 
@@ -176,6 +177,26 @@ class Adapter:
             tensors: by their names; changed.
             values: the config.json to write.
         """
+
+    def complete_head(self, weights: dict[str, np.ndarray], head: str | None) -> None:
+        """Adds what their class for a head has and ours lacks, and that changes nothing.
+
+        Args:
+            weights: by their names; changed.
+            head: its purpose.
+        Raises:
+            UserError: their class has a layer of which there are no weights.
+        """
+        if head == "choice":
+            # Their class has a bias; it is the same for every choice.
+            bias = self.of_released("output_bias", head).hugging_face
+            weights.setdefault(bias, np.zeros(1, np.float32))
+        for own in self.renamed.get(head, {}).values():
+            if f"{own}.weight" not in weights:
+                raise UserError(
+                    f"Hugging Face's {self.heads[head]} has a layer {own}: "
+                    f"{self.without_layer}"
+                )
 
     def own_heads(self, names: Iterable[str]) -> Mapping[str, tuple[str, bool]]:
         """For each tensor of a fine-tuned head whose name in the release is not ours, our

@@ -24,7 +24,7 @@ from modeling.architectures.config import EncoderConfig
 from text.files import anywhere, hub, json_files, weight_index
 from training.interchange import peft
 from training.interchange.adapter import Adapter
-from training.interchange.hugging_face_task import SEVERAL_LABELS
+from training.interchange.hugging_face_task import config_of_heads
 from training.interchange.table import ADAPTERS, WEIGHTS, adapter_of
 
 NOT_READ = (
@@ -347,7 +347,7 @@ def write(
     tensors = adapter.prepared(tensors, config)
     try:
         hugging_face_config = adapter.to_hugging_face(config)
-        hugging_face_config |= _config_of_heads(tensors, adapter, task or {})
+        hugging_face_config |= config_of_heads(tensors, adapter, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
     weights = _under_their_names(tensors, adapter, hugging_face_config)
@@ -422,66 +422,6 @@ def _under_their_names(tensors, adapter, hugging_face_config) -> dict[str, np.nd
         columns = [values[part] for part in adapter.columns(whole)]
         value = np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0]
         weights[whole] = np.ascontiguousarray(value)
-    if head == "choice":
-        # Their class has a bias; it is the same for every choice, so it has no effect.
-        bias = adapter.of_released("output_bias", head).hugging_face
-        weights.setdefault(bias, np.zeros(1, np.float32))
     adapter.completed(weights, hugging_face_config)
-    for own in adapter.renamed.get(head, {}).values():
-        if f"{own}.weight" not in weights:
-            raise UserError(
-                f"Hugging Face's {their_class} has a layer {own}: {adapter.without_layer}"
-            )
+    adapter.complete_head(weights, head)
     return weights
-
-
-def _config_of_heads(tensors, adapter, task) -> dict:
-    """What config.json says about the heads, mainly the class of the model."""
-    head = task.get("head")
-    if "output_weights" not in tensors:
-        if head:
-            raise UserError(
-                f"the head is declared to be for {head} (by --head, or by task.json or "
-                "config.json next to the input), but the checkpoint has no output_weights"
-            )
-        return {"architectures": [adapter.class_of(tensors)]}
-    number, biased = len(tensors["output_weights"]), "output_bias" in tensors
-    head = head or ("classification" if biased else "choice")
-    if head not in adapter.heads:
-        alternatives = f", only for {', '.join(adapter.heads)}" if adapter.heads else ""
-        raise UserError(
-            f"Hugging Face's classes for this architecture have no head for {head} like "
-            f"this one{alternatives}; use --layout=release"
-        )
-    if number != 1 if head == "choice" else not biased:
-        needed = "one output" if head == "choice" else "a bias"
-        raise UserError(
-            f"a head for {head} has {needed}, but output_weights has {number} row(s) and "
-            f"there is {'an' if biased else 'no'} output_bias; choose another --head"
-        )
-    config = {"architectures": [adapter.heads[head]]}
-    return config if head == "choice" else config | _config_of_labels(task, number)
-
-
-def _config_of_labels(task, number) -> dict:
-    """What config.json says about a head's outputs, `number` of them."""
-    labels = task.get("label_names") or task.get("labels")
-    config = {"num_labels": number}
-    if labels:
-        if len(labels) != number:
-            raise UserError(
-                f"{len(labels)} labels are known ({', '.join(labels)}), but the head has "
-                f"{number}; check that the task.json or config.json next to it belongs to "
-                "this model"
-            )
-        config = {
-            "id2label": {str(i): label for i, label in enumerate(labels)},
-            "label2id": {label: i for i, label in enumerate(labels)},
-        }
-    # Without problem_type, their pipelines would treat a number as a logit, and
-    # several labels as one.
-    if "labels" in task and labels is None:
-        config["problem_type"] = "regression"
-    elif task.get("several_labels"):
-        config["problem_type"] = SEVERAL_LABELS
-    return config

@@ -1,11 +1,14 @@
 """What the config.json next to a Hugging Face model says about its head."""
 
 import os
+from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from errors import UserError
 from text.files import json_files
+from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
 SEVERAL_LABELS = "multi_label_classification"
@@ -44,3 +47,62 @@ def read_task(path: str) -> dict:
     elif hugging_face_config.get("problem_type") == SEVERAL_LABELS:
         task["several_labels"] = True
     return task
+
+
+def config_of_heads(
+    tensors: Mapping[str, np.ndarray], adapter: Adapter, task: Mapping[str, object]
+) -> dict:
+    """What config.json says about the heads of a model, mainly its class.
+
+    Args:
+        tensors: by released names.
+        task: see `hugging_face.write`.
+    """
+    head = task.get("head")
+    if "output_weights" not in tensors:
+        if head:
+            raise UserError(
+                f"the head is declared to be for {head} (by --head, or by task.json or "
+                "config.json next to the input), but the checkpoint has no output_weights"
+            )
+        return {"architectures": [adapter.class_of(tensors)]}
+    number, biased = len(tensors["output_weights"]), "output_bias" in tensors
+    head = head or ("classification" if biased else "choice")
+    if head not in adapter.heads:
+        alternatives = f", only for {', '.join(adapter.heads)}" if adapter.heads else ""
+        raise UserError(
+            f"Hugging Face's classes for this architecture have no head for {head} like "
+            f"this one{alternatives}; use --layout=release"
+        )
+    if number != 1 if head == "choice" else not biased:
+        needed = "one output" if head == "choice" else "a bias"
+        raise UserError(
+            f"a head for {head} has {needed}, but output_weights has {number} row(s) and "
+            f"there is {'an' if biased else 'no'} output_bias; choose another --head"
+        )
+    config = {"architectures": [adapter.heads[head]]}
+    return config if head == "choice" else config | _config_of_labels(task, number)
+
+
+def _config_of_labels(task, number) -> dict:
+    """What config.json says about a head's outputs, `number` of them."""
+    labels = task.get("label_names") or task.get("labels")
+    config = {"num_labels": number}
+    if labels:
+        if len(labels) != number:
+            raise UserError(
+                f"{len(labels)} labels are known ({', '.join(labels)}), but the head has "
+                f"{number}; check that the task.json or config.json next to it belongs to "
+                "this model"
+            )
+        config = {
+            "id2label": {str(i): label for i, label in enumerate(labels)},
+            "label2id": {label: i for i, label in enumerate(labels)},
+        }
+    # Without problem_type, their pipelines would treat a number as a logit, and
+    # several labels as one.
+    if "labels" in task and labels is None:
+        config["problem_type"] = "regression"
+    elif task.get("several_labels"):
+        config["problem_type"] = SEVERAL_LABELS
+    return config

@@ -10,7 +10,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +20,8 @@ import tensorflow as tf
 
 from errors import UserError
 from text.files import anywhere, hub, json_files
-from training.interchange.adapter import Adapter
+from training.interchange.adapter import Adapter, Pair
+from training.interchange.hugging_face_task import config_of_heads
 from training.interchange.table import ADAPTERS
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -32,6 +34,7 @@ _FLOATS = {
     "BF16": ml_dtypes.bfloat16,
 }
 _SIDES = {"lora_A": "lora_kernel_a", "lora_B": "lora_kernel_b"}
+_OURS = {ours: side for side, ours in _SIDES.items()}
 # Keys whose value says that the adapters are computed otherwise.
 _USUAL = {
     "use_rslora": (None, False),
@@ -43,7 +46,20 @@ _USUAL = {
     "alpha_pattern": (None, {}),
     "layer_replication": (None,),
     "trainable_token_indices": (None,),
+    "alora_invocation_tokens": (None,),
+    "arrow_config": (None,),
+    "kasa_config": (None,),
+    "monteclora_config": (None,),
+    "use_bdlora": (None, False),
+    "use_qalora": (None, False),
+    # Others (pissa, olora, corda, loftq, lora_ga) change the kernels of the base, too.
+    "init_lora_weights": (None, False, "gaussian", "orthogonal", "eva", "mica", True),
 }
+_MERGE = (
+    "merge the adapter with peft (merge_and_unload), and load what save_pretrained then "
+    "writes"
+)
+_RANK = 8  # of a config that does not say it
 _WRITTEN = {
     "peft_type": "LORA",
     "lora_dropout": 0.0,
@@ -51,8 +67,31 @@ _WRITTEN = {
     "fan_in_fan_out": False,
     "inference_mode": True,
 }
+# Other heads have no task: peft's class for questions would drop the token types.
 _TASKS = {"classification": "SEQ_CLS", "tagging": "TOKEN_CLS"}
-_SPAN_HEAD = "cls/squad/output_weights"
+
+
+class Stored(NamedTuple):
+    """What an adapter's files say.
+
+    Attributes:
+        base: the path or address of the model that it changes.
+        alpha: the factor of its products, times their rank.
+        tensors: by released names, as our runs store them.
+        head: the purpose of its head, one of table.HEADS; None without one.
+        their_class: that of the model with this head; None without one.
+        is_alone: whether its base is the class of an encoder, whose module names omit it.
+    """
+
+    base: str
+    alpha: float
+    tensors: Mapping[str, np.ndarray]
+    head: str | None
+    their_class: str | None
+    is_alone: bool
+
+
+# --- Reading -------------------------------------------------------------------------
 
 
 def is_weights(path: str) -> bool:
@@ -66,8 +105,8 @@ def find(directory: str) -> str | None:
     return path if tf.io.gfile.exists(path) else None
 
 
-def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
-    """The base, alpha, and the tensors by released names, as our runs store them.
+def read(path: str) -> Stored:
+    """Reads an adapter.
 
     Args:
         path: of an adapter_model.safetensors.
@@ -83,26 +122,49 @@ def read(path: str) -> tuple[str, float, dict[str, np.ndarray]]:
             f"{path}: the file is damaged or incomplete ({error}); copy or download it "
             "again"
         ) from error
-    adapter, tensors = _adapter_of(stored), {}
+    base = config[BASE]
+    if not tf.io.gfile.exists(base) and hub.is_name(base):
+        base = str(hub.Address(base, config.get("revision") or None))
+    names = [_parts(name)[0] for name in stored]
+    adapter, tensors = _adapter_of(names, base), {}
     for name, value in stored.items():
-        module, side = _parts(name)
-        pair = adapter.of_hugging_face(module)
+        their_name, side = _parts(name)
+        pair = adapter.of_hugging_face(their_name)
         if not pair:
             raise UserError(
                 f"{path}: {name} belongs to no weight of a {adapter.model_type} model"
             )
         value = _value(path, name, value)
+        released = pair.released
+        if side and not released.endswith("/kernel"):
+            raise UserError(
+                f"{path}: adapts {name}, which has no adapters in a "
+                f"{adapter.architecture} here; {_MERGE}"
+            )
         if side:
-            scope = pair.released.removesuffix("/kernel")
-            tensors[f"{scope}/{_SIDES[side]}"] = np.ascontiguousarray(value.T)
-        else:
-            value = value.T if pair.transposed else value
-            tensors[pair.released] = np.ascontiguousarray(value)
-    base = config[BASE]
-    if not tf.io.gfile.exists(base) and hub.is_name(base):
-        revision = f"@{config['revision']}" if config.get("revision") else ""
-        base = f"{hub.PREFIX}{base}{revision}"
-    return base, float(config["lora_alpha"]), tensors
+            rank = config.get("r", _RANK)
+            if value.ndim != 2 or value.shape[side == "lora_B"] != rank:
+                raise UserError(
+                    f"{path}: {name} is of the shape {list(value.shape)}, but r is "
+                    f"{rank!r:.40} in {CONFIG}; copy or download both files again"
+                )
+            released = f"{released.removesuffix('/kernel')}/{_SIDES[side]}"
+        value = value.T if side or pair.transposed else value
+        tensors[released] = np.ascontiguousarray(value)
+    head = _head_in(names, config, adapter, tensors)
+    try:
+        their_config = config_of_heads(tensors, adapter, {"head": head})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    (their_class,) = their_config["architectures"]
+    return Stored(
+        base,
+        float(config["lora_alpha"]),
+        tensors,
+        head,
+        None if their_class == adapter.classes[()] else their_class,
+        any(name.split(".")[0] in adapter.encoder[1] for name in names),
+    )
 
 
 def _value(path, name, stored) -> np.ndarray:
@@ -125,8 +187,7 @@ def _config(path):
         if config.get(key) not in usual:
             raise UserError(
                 f"{path}: {key} is {config[key]!r:.40}, and only {usual[-1]!r} is read; "
-                "merge the adapter with peft (merge_and_unload), and load what "
-                "save_pretrained then writes"
+                f"{_MERGE}"
             )
     base, alpha = config.get(BASE), config.get("lora_alpha")
     if not isinstance(base, str) or not base:
@@ -144,71 +205,158 @@ def _parts(name):
     return name, None
 
 
-def _adapter_of(names) -> Adapter:
-    """The one that knows the most tensors."""
-    modules = [_parts(name)[0] for name in names]
-    return max(
-        ADAPTERS.values(),
-        key=lambda adapter: sum(
-            adapter.of_hugging_face(m) is not None for m in modules
-        ),
-    )
+def _adapter_of(names: Collection[str], base: str) -> Adapter:
+    """The one that knows the most tensors.
+
+    An encoder alone has the same names in several architectures; then the config of the
+    base decides.
+    """
+    number = {
+        row: sum(row.of_hugging_face(name) is not None for name in names)
+        for row in ADAPTERS.values()
+    }
+    rows = [row for row in number if number[row] == max(number.values())]
+    if len(rows) > 1:
+        folder = hub.local(base, "config")
+        config = json_files.read_own(os.path.join(folder, "config.json"))
+        rows.sort(key=lambda row: row.model_type != config.get("model_type"))
+    return rows[0]
+
+
+def _head_in(names, config, adapter, tensors) -> str | None:
+    """The purpose of an adapter's head."""
+    if "output_weights" not in tensors:
+        return None
+    for head, task in _TASKS.items():
+        if config.get("task_type") == task:
+            return head
+    # Without a task, the layers of the head tell, and the number of its outputs.
+    modules = {name.rpartition(".")[0] for name in names}
+    renamed = {head: adapter.renamed.get(head, {}).values() for head in adapter.heads}
+    heads = [head for head in adapter.heads if modules.issuperset(renamed[head])]
+    likely = "choice" if len(tensors["output_weights"]) == 1 else "classification"
+    return likely if likely in heads else next(iter(heads), None)
+
+
+# --- Writing -------------------------------------------------------------------------
 
 
 def write(
     directory: str,
     tensors: Mapping[str, np.ndarray],
+    model: Mapping[str, np.ndarray],
     adapter: Adapter,
     *,
     base: str,
     alpha: float,
-    head: str,
+    task: Mapping[str, object],
+    is_alone: bool = False,
 ) -> str:
     """Writes an adapter that peft loads.
 
     Args:
         tensors: what a run with --lora_rank stores, without slots; released names.
+        model: what they make with their base.
         base: the encoder's checkpoint.
-        head: the purpose of the model's head, one of table.HEADS.
+        task: describes the head, see `hugging_face.write`.
+        is_alone: see `Stored`.
     Returns:
         the path of the weights.
     Raises:
-        UserError: their layout has no name for a tensor.
+        UserError: their layout has no name for a tensor, or their class no such head.
     """
-    if head not in _TASKS and _SPAN_HEAD not in tensors:
+    (their_class,) = config_of_heads(tensors, adapter, task)["architectures"]
+    head = {name: head for head, name in adapter.heads.items()}.get(their_class)
+    weights, saved = _trained_whole(tensors, model, adapter, head)
+    matrices, targets = _adapted(tensors, adapter, head, saved)
+    if not targets:
         raise UserError(
-            f"{directory}: adapters are written for {', '.join(_TASKS)} and questions, not "
-            f"for {head}; merge them (--layout=hugging_face)"
+            f"{directory}: all that is adapted is in modules that peft saves whole, "
+            f"{', '.join(sorted(saved))}; merge the adapters (--layout=hugging_face)"
         )
-    weights, targets, whole, ranks = {}, set(), set(), set()
-    sides = {ours: side for side, ours in _SIDES.items()}
-    for name, value in tensors.items():
-        scope, _, last = name.rpartition("/")
-        side = sides.get(last)
-        pair = adapter.of_released(f"{scope}/kernel" if side else name, head)
-        if not pair:
-            raise UserError(f"{name}: Hugging Face's layout has no name for it")
-        module = pair.hugging_face.rpartition(".")[0]
-        if side:
-            targets.add(module.rpartition(".")[2])
-            ranks.add(value.shape[1 if side == "lora_A" else 0])
-            weights[f"{_PREFIX}{module}.{side}.weight"] = np.ascontiguousarray(value.T)
-        else:
-            value = value.T if pair.transposed else value
-            weights[_PREFIX + pair.hugging_face] = np.ascontiguousarray(value)
-            whole.add(module.split(".")[1 if module.count(".") > 1 else 0])
-    (rank,) = ranks
-    adapter_config = {
-        BASE: base.removeprefix(hub.PREFIX),
-        "task_type": "QUESTION_ANS" if _SPAN_HEAD in tensors else _TASKS[head],
-        "r": int(rank),
+    ranks = {v.shape[-1] for n, v in tensors.items() if n.endswith(_SIDES["lora_A"])}
+    within = f"{adapter.encoder[0]}." if is_alone else ""
+    content = safetensors.numpy.save(
+        {
+            _PREFIX + name.removeprefix(within): np.ascontiguousarray(value)
+            for name, value in (weights | matrices).items()
+        },
+        {"format": "pt"},
+    )
+    config = _WRITTEN | {
+        **_place(base),
+        "task_type": _TASKS.get(head),
+        "r": int(*ranks),
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
-        "target_modules": sorted(targets),
-        "modules_to_save": sorted(whole) or None,
+        # Whole names, because those of other modules may end alike.
+        "target_modules": sorted(name.removeprefix(within) for name in targets),
+        "modules_to_save": sorted(saved) or None,
     }
-    content = safetensors.numpy.save(weights, {"format": "pt"})
-    config = json.dumps(_WRITTEN | adapter_config, indent=2) + "\n"
-    for name, data in ((CONFIG, config.encode()), (WEIGHTS, content)):
+    files = {CONFIG: json.dumps(config, indent=2).encode() + b"\n", WEIGHTS: content}
+    for name, data in files.items():
         with anywhere.replacing(os.path.join(directory, name)) as file:
             file.write(data)
     return os.path.join(directory, WEIGHTS)
+
+
+def _trained_whole(tensors, model, adapter, head) -> tuple[dict, set]:
+    """Weights by their names, without adapters, and the modules that have them."""
+    saved = {
+        _saved_module(_pair(adapter, name, head).hugging_face)
+        for name in tensors
+        if not name.endswith(tuple(_OURS))
+    }
+    weights = {}
+    # Of the model: a part of their head may be in our encoder, from the base.
+    for name, value in model.items():
+        pair = adapter.of_released(name, head)
+        if pair and _saved_module(pair.hugging_face) in saved:
+            weights[pair.hugging_face] = value.T if pair.transposed else value
+    adapter.complete_head(weights, head)
+    return weights, saved
+
+
+def _adapted(tensors, adapter, head, saved) -> tuple[dict, set]:
+    """The matrices by their names, and the modules that they change."""
+    matrices, modules = {}, set()
+    for name, value in tensors.items():
+        scope, _, last = name.rpartition("/")
+        if last not in _OURS:
+            continue
+        pair = _pair(adapter, f"{scope}/kernel", head)
+        if not pair.transposed:
+            raise UserError(
+                f"{name}: changes a kernel that is no linear layer of its own in Hugging "
+                "Face's class; merge the adapters (--layout=hugging_face)"
+            )
+        if _saved_module(pair.hugging_face) not in saved:
+            module = pair.hugging_face.removesuffix(".weight")
+            modules.add(module)
+            matrices[f"{module}.{_OURS[last]}.weight"] = value.T
+    return matrices, modules
+
+
+def _place(base: str) -> dict:
+    """How a config names the base."""
+    if not hub.is_address(base):
+        return {BASE: base}
+    address = hub.parse(base)
+    return {BASE: address.name, "revision": address.revision}
+
+
+def _pair(adapter, released, head) -> Pair:
+    """The pair of a tensor, which must be the weight or bias of a module of theirs."""
+    pair = adapter.of_released(released, head)
+    if not pair or not pair.hugging_face.endswith((".weight", ".bias")):
+        raise UserError(
+            f"{released}: no module in Hugging Face's layout has it; merge the adapters "
+            "(--layout=release)"
+        )
+    return pair
+
+
+def _saved_module(name: str) -> str:
+    """The module that peft saves if it trains a tensor as a whole."""
+    module = name.rpartition(".")[0]
+    # A head of several layers, which peft always saves whole.
+    return "classifier" if module.startswith("classifier.") else module

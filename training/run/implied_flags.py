@@ -146,4 +146,7 @@ def _folders(flags: ModelFlags) -> Iterator[str]:
     if directory and run_folder.holds_weights(directory):
         yield directory
     if flags.init_checkpoint and not continues_run(flags):
-        yield checkpoint.folder_of(checkpoint.resolve(flags.init_checkpoint))
+        source = checkpoint.resolve(flags.init_checkpoint)
+        yield checkpoint.folder_of(source)
+        if base := checkpoint.folder_of_base(source):
+            yield base

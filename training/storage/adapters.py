@@ -8,7 +8,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -139,6 +139,31 @@ def check_fits(
                 f"in the base its kernel is {size}; use the base with which they were "
                 "trained"
             )
+
+
+def check_head(
+    note: Note, own: Iterable[str], variables: Collection[str], path: str
+) -> None:
+    """Refuses a model that has only a part of the head that was trained with adapters.
+
+    Args:
+        note: what they change.
+        own: names of adapters and others.
+        variables: names of the model's.
+        path: of the adapters.
+    Raises:
+        UserError: see above.
+    """
+    whole = set(others(own))
+    head = {name for name in whole if not name.startswith(tuple(note.scope))}
+    # One bias for all choices has no effect, so a network that ranks them has none.
+    unused = sorted(whole.difference(variables, {"output_bias"}))
+    if unused and not head.isdisjoint(variables):
+        raise UserError(
+            f"{path}: the adapter's head also consists of {', '.join(unused[:4])}, which "
+            "the model lacks; leave out --bert_config_file, or pass the adapter's folder "
+            'there (in a bert_config.json, an ELECTRA needs "pooler_act": "gelu_erf")'
+        )
 
 
 def merged(

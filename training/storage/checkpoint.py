@@ -33,7 +33,10 @@ _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _OTHERS = (hugging_face, bilm)  # formats of other libraries
 
 # What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
-_CONFIGS = "bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"
+_CONFIGS = (
+    *("bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"),
+    peft.CONFIG,
+)
 _LAYER = re.compile(r"(layer|block)_\d+")
 _SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
@@ -139,7 +142,7 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
 
 def _with_base(prefix):
     """The model that adapters make with their base."""
-    note, own = _adapters_of(prefix)
+    note, own = adapters_of(prefix)
     base = _of_base(base_weights, note, prefix)
     if note.base_sha256:
         adapters.check_base(note, digest(base), folder_of(prefix))
@@ -147,18 +150,27 @@ def _with_base(prefix):
     return adapters.merged(base, own, note.alpha)
 
 
-def _adapters_of(prefix) -> tuple[adapters.Note, Mapping[str, np.ndarray]]:
-    """What adapters change, and they themselves; peft does not identify the base."""
+def adapters_of(prefix: str) -> tuple[adapters.Note, Mapping[str, np.ndarray]]:
+    """What adapters change, and they themselves; peft does not identify the base.
+
+    Args:
+        prefix: what `resolve` returned.
+    """
     if not peft.is_weights(prefix):
         return adapters.read_note(folder_of(prefix)), read_stored(prefix)
-    base, alpha, own = peft.read(prefix)
+    stored = peft.read(prefix)
+    own = stored.tensors
     scope = {name.partition("/")[0] + "/" for name in own if adapters.are_in([name])}
-    return adapters.Note(base, "", sorted(scope), alpha), own
+    return adapters.Note(stored.base, "", sorted(scope), stored.alpha), own
 
 
 def _of_base(read_base, note, prefix):
     """What one of the functions below reads; errors say that it is of the base."""
     try:
+        if peft.is_weights(prefix) and peft.is_weights(resolve(note.base)):
+            raise UserError(
+                f"{note.base}: is an adapter, too; merge it with its own base"
+            )
         return read_base(note.base, tuple(note.scope))
     except UserError as error:
         named = f"`base` in {adapters.NAME}"
@@ -168,6 +180,18 @@ def _of_base(read_base, note, prefix):
             f"{prefix}: cannot read the base of these adapters: {error}; if it is "
             f"elsewhere, change {named}"
         ) from error
+
+
+def folder_of_base(source: str) -> str | None:
+    """The folder of the base of peft's adapters; None if a checkpoint is none of these.
+
+    Args:
+        source: what `resolve` returned.
+    """
+    if not peft.is_weights(source):
+        return None
+    note, _ = adapters_of(source)
+    return _of_base(lambda base, _: folder_of(resolve(base)), note, source)
 
 
 def base_weights(path: str, scope: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -220,7 +244,7 @@ def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
         if not adapters.are_in(stored):
             return stored
     # Without the values of the base, which whoever loads them reads, too.
-    note, own = _adapters_of(prefix)
+    note, own = adapters_of(prefix)
     base, own = _of_base(base_shapes, note, prefix), _shapes(own)
     adapters.check_fits(base, own, prefix)
     return base | {name: own[name] for name in adapters.others(own)}
@@ -347,6 +371,8 @@ def match(
             f"{prefix}: {_guess(wrong, scope)}: {_first(list(wrong.values()), 3)}"
         )
     networks.check_whole(prefix, shapes, variables)
+    if peft.is_weights(prefix):
+        adapters.check_head(*adapters_of(prefix), variables, prefix)
     missing = [
         n for n in report.initial if required is not None and n.startswith(required)
     ]
@@ -405,7 +431,8 @@ def read_config(path: str) -> config.EncoderConfig:
 
     Args:
         path: a bert_config.json, a Hugging Face config.json, a directory with one, or an
-            address.
+            address. An adapter_config.json of peft means the config of its base, with the
+            adapter's head.
     """
     path = folder = hub.local(path, "config")
     if tf.io.gfile.isdir(path):
@@ -418,11 +445,25 @@ def read_config(path: str) -> config.EncoderConfig:
             remedy = "copy it from where the model is from, or pass --bert_config_file"
             raise UserError(f"{path}: no such file; {remedy}")
         raise UserError(f"{path}: no such file; pass --bert_config_file")
+    their_class = None
+    if os.path.basename(path) == peft.CONFIG:
+        path, their_class = _config_of_base(path)
     values = json_files.read_object(path, "use the bert_config.json of a model")
+    if their_class and "model_type" in values:
+        values["architectures"] = [their_class]
     try:
         return table.config_from_json(values)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def _config_of_base(path):
+    """The config of an adapter's base, and Hugging Face's class for the adapter's head."""
+    prefix = os.path.join(os.path.dirname(path), peft.WEIGHTS)
+    folder = folder_of_base(prefix)
+    if not (found := find_config(folder)):
+        raise UserError(f"{folder}: contains no config; copy that of the model there")
+    return found, peft.read(prefix).their_class
 
 
 def find_config(folder: str) -> str | None:

@@ -8,62 +8,254 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import convert_checkpoint
+import run_classifier
+from training.run import implied_flags
 from training.storage import checkpoint
 from errors import UserError
-from tests import jobs, peft_adapters
+from modeling.objectives import tasks
+from tests import peft_adapters
 from training.interchange import peft
+from training.interchange.table import adapter_of
 
-WEIGHTS = "adapter_model.safetensors"
-pytestmark = pytest.mark.slow
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+HEADS = {
+    "bert": ["classifier"],
+    "roberta": ["classifier.dense", "classifier.out_proj"],
+    "electra": ["classifier.dense", "classifier.out_proj"],
+}
 
 
 @pytest.fixture(scope="module", params=peft_adapters.CONFIGS)
-def folder(request, tmp_path_factory):
+def adapted(request, tmp_path_factory):
+    """The architecture, and the folder of a base and its adapter."""
     folder = tmp_path_factory.mktemp(request.param)
     peft_adapters.write_base(folder, request.param)
-    peft_adapters.adapt(folder)
+    peft_adapters.make(folder, request.param)
+    peft_adapters.convert(folder / "output", folder / "ours")
+    return request.param, folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    peft_adapters.write_base(folder, "bert")
+    peft_adapters.make(folder, "bert")
+    peft_adapters.convert(folder / "output", folder / "ours")
     return folder
 
 
-def test_files_are_named_as_pefts_and_come_back_as_they_were(folder):
-    kind = folder.name.rstrip("0123456789")
-    stored = safetensors.numpy.load_file(folder / "ours" / WEIGHTS)
+@pytest.fixture
+def bert(made, tmp_path):
+    """The folder of an adapter, to be changed."""
+    return shutil.copytree(made / "ours", tmp_path / "ours")
+
+
+def stored(folder):
+    return safetensors.numpy.load_file(folder / WEIGHTS)
+
+
+def config(folder, **changes):
+    """Of an adapter, after some changes."""
+    path = folder / CONFIG
+    values = json.loads(path.read_text()) | changes
+    if changes:
+        path.write_text(json.dumps(values))
+    return values
+
+
+def read(folder):
+    return checkpoint.read(checkpoint.resolve(str(folder)))
+
+
+def names_in(folder):
+    """The names in a file, without what peft puts before them."""
+    return {name.removeprefix("base_model.model.") for name in stored(folder)}
+
+
+def check_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_files_are_named_as_pefts_and_come_back_as_they_were(adapted):
+    kind, folder = adapted
+    tensors = stored(folder / "ours")
     module = f"base_model.model.{kind}.encoder.layer.1.attention.self"
-    assert stored[f"{module}.query.lora_A.weight"].shape == (2, 16)
-    assert stored[f"{module}.value.lora_B.weight"].shape == (16, 2)
-    head = {
-        "bert": ["classifier"],
-        "roberta": ["classifier.dense", "classifier.out_proj"],
-    }
-    others = {name for name in stored if "lora" not in name}
-    assert others == {
-        f"base_model.model.{name}.{end}"
-        for name in head[kind]
-        for end in ("weight", "bias")
-    }
-    said = json.loads((folder / "ours" / "adapter_config.json").read_text())
+    assert tensors[f"{module}.query.lora_A.weight"].shape == (2, 16)
+    assert tensors[f"{module}.value.lora_B.weight"].shape == (16, 2)
+    others = {name for name in names_in(folder / "ours") if "lora" not in name}
+    assert others == {f"{n}.{end}" for n in HEADS[kind] for end in ("weight", "bias")}
+    said = config(folder / "ours")
     assert said["r"] == 2 and said["lora_alpha"] == 4
-    assert said["target_modules"] == ["query", "value"]
+    assert said["target_modules"] == [
+        f"{kind}.encoder.layer.{number}.attention.self.{name}"
+        for number in (0, 1)
+        for name in ("query", "value")
+    ]
     assert said["modules_to_save"] == ["classifier"]
+    assert said["task_type"] == "SEQ_CLS"
     assert said["base_model_name_or_path"] == str(folder / "base")
     # Read with its base, it is the model that was trained.
-    found = checkpoint.read(checkpoint.resolve(str(folder / "ours")))
-    whole = jobs.weights(folder)
+    found, whole = read(folder / "ours"), read(folder / "output")
     assert found and not any("lora" in name for name in found)
-    for name, value in found.items():
-        np.testing.assert_array_equal(value, whole[name], err_msg=name)
-    assert set(whole) - set(found) == {
-        n
-        for n in whole
-        if n == "global_step" or n.startswith("training/") or "/adam_" in n
+    check_same(found, {name: whole[name] for name in found})
+    assert set(whole) - set(found) == {"global_step", "output_weights/adam_m"}
+
+
+def test_an_adapter_of_peft_can_be_written_again(adapted, tmp_path):
+    _, folder = adapted
+    peft_adapters.convert(folder / "ours", tmp_path / "again")
+    for name in (WEIGHTS, CONFIG):
+        again = (tmp_path / "again" / name).read_bytes()
+        assert again == (folder / "ours" / name).read_bytes(), name
+
+
+def test_the_config_is_that_of_the_base_with_the_adapters_head(adapted):
+    kind, folder = adapted
+    found = checkpoint.read_config(str(folder / "ours"))
+    assert found == checkpoint.read_config(str(folder / "output"))
+    network = tasks.Classification(2).network(found)
+    variables = {v.path: v for v in network.weights}
+    report = checkpoint.load(variables, str(folder / "ours"), required="")
+    assert not report.unused
+    # That of the base is not enough for a class with a head of two layers.
+    bare = checkpoint.read_config(str(folder / "base"))
+    network = tasks.Classification(2).network(bare)
+    variables = {v.path: v for v in network.weights}
+    if kind != "electra":
+        assert checkpoint.load(variables, str(folder / "ours"), required="")
+        return
+    with pytest.raises(
+        UserError, match="head also consists of electra/pooler/dense/bia"
+    ):
+        checkpoint.load(variables, str(folder / "ours"))
+    # The encoder alone may be used for anything.
+    encoder = {v.path: v for v in network.encoder.weights}
+    assert "output_weights" in checkpoint.load(encoder, str(folder / "ours")).unused
+
+
+def test_its_base_supplies_config_and_vocabulary(made, tmp_path):
+    shutil.copy(made / "vocab.txt", made / "base")
+    folders = {"output_dir": str(tmp_path / "new"), "data_dir": str(tmp_path)}
+    flags = run_classifier.Options(
+        task_name="mrpc", do_predict=True, init_checkpoint=str(made / "ours"), **folders
+    )
+    flags = implied_flags.completed(flags)
+    assert flags.vocab_file == str(made / "base" / "vocab.txt")
+    assert flags.bert_config_file == str(made / "ours" / CONFIG)
+    assert checkpoint.read_config(flags.bert_config_file).hidden_size == 16
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        # In peft, "dense" would also mean the other layers that are called so.
+        (["attention/output/dense"], ["attention.output.dense"]),
+        (["output/dense"], ["attention.output.dense", "output.dense"]),
+        (["key", "intermediate/dense"], ["attention.self.key", "intermediate.dense"]),
+    ],
+)
+def test_peft_would_train_what_we_trained(tmp_path, targets, expected):
+    peft_adapters.write_base(tmp_path, "bert")
+    peft_adapters.make(tmp_path, "bert", targets=targets)
+    peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
+    names = [f"bert.encoder.layer.{n}.{name}" for n in (0, 1) for name in expected]
+    assert config(tmp_path / "ours")["target_modules"] == names
+    written = {
+        n.partition(".lora_")[0] for n in names_in(tmp_path / "ours") if "lora" in n
     }
+    assert written == set(names)
 
 
-def test_adapters_of_a_bfloat16_model_are_read(folder, tmp_path):
-    known = safetensors.numpy.load_file(folder / "ours" / WEIGHTS)
+HEADS_OF_BERT = [
+    (tasks.Tagging(3), "TOKEN_CLS", "classifier", {"head": "tagging"}),
+    (tasks.Choice(), None, "classifier", {}),
+    # Peft's class for questions drops the token types.
+    (tasks.Span(), None, "qa_outputs", {}),
+]
+
+
+@pytest.mark.parametrize(("task", "task_type", "module", "flags"), HEADS_OF_BERT)
+def test_other_heads(tmp_path, task, task_type, module, flags):
+    peft_adapters.write_base(tmp_path, "bert")
+    peft_adapters.make(tmp_path, "bert", task)
+    peft_adapters.convert(tmp_path / "output", tmp_path / "ours", **flags)
+    said = config(tmp_path / "ours")
+    assert (said["task_type"], said["modules_to_save"]) == (task_type, [module])
+    others = {name for name in names_in(tmp_path / "ours") if "lora" not in name}
+    assert others == {f"{module}.weight", f"{module}.bias"}
+    network = task.network(checkpoint.read_config(str(tmp_path / "ours")))
+    variables = {v.path: v for v in network.weights}
+    checkpoint.load(variables, str(tmp_path / "ours"), required="")
+    whole = read(tmp_path / "output")
+    for name, variable in variables.items():
+        np.testing.assert_array_equal(variable, whole[name], err_msg=name)
+    peft_adapters.convert(tmp_path / "ours", tmp_path / "again", **flags)
+    check_same(stored(tmp_path / "again"), stored(tmp_path / "ours"))
+
+
+def test_a_pooler_that_the_base_lacks_is_trained_and_saved_whole(tmp_path):
+    peft_adapters.write_base(tmp_path, "roberta")
+    peft_adapters.make(tmp_path, "roberta", tasks.Choice())
+    peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
+    saved = ["classifier", "roberta.pooler.dense"]
+    assert config(tmp_path / "ours")["modules_to_save"] == saved
+
+
+def test_a_head_without_a_layer_that_theirs_has_is_refused(tmp_path):
+    peft_adapters.write_base(tmp_path, "electra")
+    peft_adapters.make(tmp_path, "electra", pooler_act=None)
+    with pytest.raises(
+        UserError, match="has a layer classifier.dense: this model has no"
+    ):
+        peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_base_on_the_hub_keeps_its_revision(bert):
+    prefix = checkpoint.resolve(str(bert))
+    _, tensors = checkpoint.adapters_of(prefix)
+    layout = adapter_of(checkpoint.read_config(str(bert)))
+    for base, revision in (("hf://klue/bert@v1", "v1"), ("hf://klue/bert", None)):
+        peft.write(
+            str(bert / "new"),
+            tensors,
+            checkpoint.read(prefix),
+            layout,
+            base=base,
+            alpha=4.0,
+            task={},
+        )
+        said = config(bert / "new")
+        named = said["base_model_name_or_path"], said["revision"]
+        assert named == ("klue/bert", revision)
+        assert peft.read(str(bert / "new" / WEIGHTS)).base == base
+
+
+def test_the_base_of_an_encoder_alone_tells_its_architecture(tmp_path):
+    """The names of its modules are those of a BERT."""
+    peft_adapters.write_base(tmp_path, "roberta")
+    peft_adapters.make(tmp_path, "roberta")
+    peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
+    alone = {
+        name.replace("model.roberta.", "model."): value
+        for name, value in stored(tmp_path / "ours").items()
+        if "lora" in name
+    }
+    safetensors.numpy.save_file(alone, tmp_path / "ours" / WEIGHTS)
+    config(tmp_path / "ours", task_type=None, modules_to_save=None)
+    whole = read(tmp_path / "output")
+    found = read(tmp_path / "ours")
+    check_same(found, {name: whole[name] for name in found})
+    peft_adapters.convert(tmp_path / "ours", tmp_path / "again")
+    check_same(stored(tmp_path / "again"), alone)
+
+
+def test_adapters_of_a_bfloat16_model_are_read(bert, tmp_path):
+    known = stored(bert)
     path = tmp_path / WEIGHTS
-    shutil.copy(folder / "ours" / "adapter_config.json", tmp_path)
+    shutil.copy(bert / CONFIG, tmp_path)
     # As torch saves them; from numpy, safetensors does not.
     parts, header, end = [], {}, 0
     for name, value in known.items():
@@ -72,8 +264,8 @@ def test_adapters_of_a_bfloat16_model_are_read(folder, tmp_path):
         header[name] = {"dtype": "BF16", "shape": value.shape, "data_offsets": place}
     said = json.dumps(header).encode()
     path.write_bytes(b"".join([len(said).to_bytes(8, "little"), said, *parts]))
-    _, _, found = peft.read(str(path))
-    for name, value in peft.read(str(folder / "ours" / WEIGHTS))[2].items():
+    found = peft.read(str(path)).tensors
+    for name, value in peft.read(str(bert / WEIGHTS)).tensors.items():
         expected = value.astype(ml_dtypes.bfloat16).astype(np.float32)
         np.testing.assert_array_equal(found[name], expected)
     whole = {name: value.astype(np.int8) for name, value in known.items()}
@@ -82,33 +274,56 @@ def test_adapters_of_a_bfloat16_model_are_read(folder, tmp_path):
         peft.read(str(path))
 
 
-def test_what_peft_computes_otherwise_is_refused(folder, tmp_path):
-    path = folder / "ours" / "adapter_config.json"
-    said = json.loads(path.read_text())
-    try:
-        for changes, message in (
-            ({"use_dora": True}, "use_dora is True, and only False is read; merge"),
-            ({"peft_type": "IA3"}, "does not describe a LoRA adapter"),
-            ({"base_model_name_or_path": None}, "base_model_name_or_path is None"),
-            (
-                {"base_model_name_or_path": "/none"},
-                "/none: no such .* change base_model",
-            ),
-            ({"lora_alpha": -1}, "lora_alpha is -1; it must be above 0"),
-        ):
-            path.write_text(json.dumps(said | changes))
-            with pytest.raises(UserError, match=message):
-                checkpoint.read(checkpoint.resolve(str(folder / "ours")))
-    finally:
-        path.write_text(json.dumps(said))
-    # A tensor is missing.
-    shutil.copytree(folder / "ours", tmp_path / "less")
-    stored = safetensors.numpy.load_file(folder / "ours" / WEIGHTS)
-    lost = next(name for name in stored if "lora_A" in name)
-    del stored[lost]
-    safetensors.numpy.save_file(stored, tmp_path / "less" / WEIGHTS)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_dora": True}, "use_dora is True, and only False is read; merge"),
+        # These kernels are what their base has, less than what the adapter adds at first.
+        ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa', and only True"),
+        ({"init_lora_weights": "olora"}, "init_lora_weights is 'olora', and only True"),
+        (
+            {"alora_invocation_tokens": [3]},
+            r"alora_invocation_tokens is \[3\], and only",
+        ),
+        ({"peft_type": "IA3"}, "does not describe a LoRA adapter"),
+        ({"base_model_name_or_path": None}, "base_model_name_or_path is None"),
+        ({"base_model_name_or_path": "/none"}, "/none: no such .* change base_model"),
+        ({"lora_alpha": -1}, "lora_alpha is -1; it must be above 0"),
+        (
+            {"r": 3},
+            r"lora_[AB].weight is of the shape .*, but r is 3 in adapter_con",
+        ),
+        (
+            {"r": "x"},
+            r"lora_[AB].weight is of the shape .*, but r is 'x' in adapter",
+        ),
+    ],
+)
+def test_what_peft_computes_otherwise_is_refused(bert, changes, message):
+    config(bert, **changes)
+    with pytest.raises(UserError, match=message) as refused:
+        read(bert)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_adapter_of_itself_is_refused(bert):
+    config(bert, base_model_name_or_path=str(bert))
+    for ask in (read, lambda folder: checkpoint.read_config(str(folder))):
+        with pytest.raises(UserError, match="ours: is an adapter, too; merge it"):
+            ask(bert)
+
+
+def test_an_adapter_with_parts_of_it_missing_is_refused(bert):
+    tensors = stored(bert)
+    lost = next(name for name in tensors if "lora_A" in name)
+    del tensors[lost]
+    safetensors.numpy.save_file(tensors, bert / WEIGHTS)
     with pytest.raises(UserError, match="query has no lora_kernel_a, only the other"):
-        checkpoint.read(checkpoint.resolve(str(tmp_path / "less")))
-    given = {"output_dir": str(tmp_path / "new"), "layout": "peft"}
-    with pytest.raises(UserError, match="contains no adapters"):
-        jobs.run(convert_checkpoint, given | {"input": [str(folder / "base")]})
+        read(bert)
+
+
+def test_a_model_without_adapters_is_not_written_as_one(made, tmp_path):
+    with pytest.raises(
+        UserError, match="contains no adapters; --layout=peft is for a r"
+    ):
+        peft_adapters.convert(made / "base", tmp_path / "new")

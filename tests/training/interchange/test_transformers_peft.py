@@ -8,16 +8,41 @@ import pytest
 
 import tests
 from tests import jobs, peft_adapters
+from tests.training.interchange import transformers_adapters
+from tests.training.interchange.hugging_face import convert
+from tests.training.interchange.transformers_models import difference, theirs
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Between versions of peft and transformers.
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+CLOSE = 2e-6
+FEW = {
+    *((name, "classification") for name in transformers_adapters.ARCHITECTURES),
+    *(("bert", "no head"), ("roberta", "tagging"), ("albert", "questions")),
+    *(("electra", "choice"), ("xlnet", "choice")),
+}
+CASES = [
+    pytest.param(
+        name, head, marks=() if (name, head) in FEW else pytest.mark.exhaustive
+    )
+    for name in transformers_adapters.ARCHITECTURES
+    for head in transformers_adapters.HEADS
+]
+
+
+@pytest.fixture(autouse=True)
+def needs_peft():
+    if os.environ.get("ORACLES") != "required":
+        pytest.importorskip("peft")
 
 
 @pytest.mark.parametrize("kind", peft_adapters.CONFIGS)
-def test_adapters_give_the_same_logits(kind, tmp_path):
-    if os.environ.get("ORACLES") != "required":
-        pytest.importorskip("peft")
+def test_what_we_train_has_the_same_logits_there(kind, tmp_path):
     peft_adapters.write_base(tmp_path, kind)
-    peft_adapters.adapt(tmp_path)
+    peft_adapters.adapt(tmp_path, kind)
     rng = np.random.default_rng(2)
     ids = rng.integers(5, 15, (3, 8))
     np.savez(tmp_path / "inputs.npz", input_ids=ids, attention_mask=np.ones_like(ids))
@@ -31,3 +56,20 @@ def test_adapters_give_the_same_logits(kind, tmp_path):
         found = peft_adapters.logits(tmp_path, str(tmp_path / path), kind, inputs)
         assert np.abs(expected).max() > 1e-3
         np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(("architecture", "head"), CASES)
+def test_an_adapter_of_theirs_is_read_and_comes_back(architecture, head, tmp_path):
+    case = transformers_adapters.case_of(architecture, head)
+    model = transformers_adapters.make(case, head, tmp_path)
+    # Not of their class for questions, which drops the token types.
+    expected = theirs(model.get_base_model(), case)
+    assert (
+        difference(transformers_adapters.ours(case, tmp_path), expected, case) < CLOSE
+    )
+    convert(tmp_path / "adapter", tmp_path / "back", layout="peft")
+    again = transformers_adapters.load(case, tmp_path, "back")
+    assert difference(theirs(again, case), expected, case) < CLOSE
+    # Trained further, nothing else is trained.
+    first = transformers_adapters.load(case, tmp_path, "adapter")
+    assert transformers_adapters.trained(again) == transformers_adapters.trained(first)

@@ -117,6 +117,13 @@ class DistillationOptions(options.Group):
                 "or pairs of layers such as 1:3,2:6"
             ) from None
 
+    @property
+    def distillation_settings(self) -> dict:
+        """What identifies a run of what a student learns, but for its teacher."""
+        names = {field.name for field in dataclasses.fields(WordDistillationOptions)}
+        own = options.identity(self).items()
+        return {name: value for name, value in own if name in names}
+
     def distillation(self, default_loss: str) -> Distillation:
         """The losses.
 

@@ -10,6 +10,7 @@ from errors import UserError
 from training.finetuning.options import FineTuningOptions
 
 _BALANCED = ["balanced"]
+_OF_LOSS = "class_weights", "label_smoothing", "focal_gamma"
 _LARGEST = 1e6  # far from what float32 cannot hold
 _MOST_SHOWN = 20  # labels, in a message
 
@@ -54,10 +55,14 @@ class LabelOptions(FineTuningOptions):
             self._factors()
 
     @property
+    def training_settings(self) -> dict:
+        own = {name: getattr(self, name) for name in _OF_LOSS}
+        return super().training_settings | own
+
+    @property
     def label_loss_flags(self) -> list[str]:
         """Those that were given."""
-        names = ("class_weights", "label_smoothing", "focal_gamma")
-        return [f"--{name}" for name in names if getattr(self, name)]
+        return [f"--{name}" for name in _OF_LOSS if getattr(self, name)]
 
     def _factors(self):
         try:

@@ -248,6 +248,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         return [Trial(*values) for values in dict.fromkeys(product)]
 
     @property
+    def training_settings(self) -> dict:
+        names = (
+            *("freeze_layers", "lora_rank", "lora_alpha", "lora_targets"),
+            *("lm_loss_weight", "distill_live"),
+        )
+        own = {name: getattr(self, name) for name in names}
+        return super().training_settings | own | self.distillation_settings
+
+    @property
     def low_rank_alpha(self) -> float:
         """The factor of low-rank products, times their rank; 0 without any."""
         return self.lora_alpha or self.lora_rank or 0.0

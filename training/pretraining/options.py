@@ -187,6 +187,10 @@ class PretrainingOptions(
         if self.eval_every_steps and not self.eval_input_file:
             raise UserError("--eval_every_steps needs --eval_input_file")
 
+    @property
+    def training_settings(self) -> dict:
+        return super().training_settings | self.distillation_settings
+
     def files(self) -> list[str]:
         teacher = [self.distill_from] if self.distill_from else []
         return [

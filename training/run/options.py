@@ -31,7 +31,8 @@ class RunOptions(options.Group):
         None,
         help="Weights to start from: prefix, directory, Hugging Face model, or "
         "hf://organization/name[@revision] on its hub. Its optimizer slots and step are "
-        "not used. Ignored if output_dir already holds a checkpoint.",
+        "not used. Not read if output_dir already holds a checkpoint; then another one "
+        "than the run's is refused.",
         identity=True,
         common=True,
     )
@@ -301,6 +302,14 @@ class RunOptions(options.Group):
         """The flags that are fields of `OptimizerSettings`."""
         names = (field.name for field in dataclasses.fields(OptimizerSettings))
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    @property
+    def training_settings(self) -> dict:
+        """What only training reads of the settings that say what weights a run has.
+
+        Not how they are updated: rates and sizes of batches surprise nobody who evaluates.
+        """
+        return {"init_checkpoint": self.init_checkpoint}
 
     def settings(
         self,

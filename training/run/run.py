@@ -47,7 +47,7 @@ class Run:
     ):
         self.directory = directory or flags.output_dir
         self.log = log
-        self._source = flags.init_checkpoint
+        self._flags, self._source = flags, flags.init_checkpoint
         self._config, self._strategy = config, strategy
         self.identity = identity
         self.defaults = defaults_of(flags, config) | (defaults or {})
@@ -60,8 +60,28 @@ class Run:
         """
         if self.identity is not None:
             run_folder.check_settings(self.directory, self.identity, self.defaults)
-        elif not (run_folder.holds_weights(self.directory) or self._source):
+        elif run_folder.holds_weights(self.directory):
+            self._check_ignored()
+        elif not self._source:
             raise no_checkpoint(self.directory)
+
+    def _check_ignored(self):
+        """Refuses flags that promise other weights than those that are there."""
+        began = run_folder.noted_settings(self.directory)
+        given = {
+            item.name: self._flags.training_settings[item.name]
+            for item in dataclasses.fields(self._flags)
+            if item.name in self._flags.training_settings.keys() & began.keys()
+            and getattr(self._flags, item.name) != options.default_of(item)
+        }
+        if self._source and _is_inside(self._source, self.directory):
+            given.pop("init_checkpoint", None)  # means the weights that are there
+        if changed := run_folder.changes(began, given):
+            raise UserError(
+                f"{self.directory}: the run there began with other settings, and without "
+                f"--do_train these have no effect: {'; '.join(changed)}; leave them out, "
+                "or choose another --output_dir"
+            )
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -214,9 +234,9 @@ def write_results(directory: str, values: dict[str, float | int]) -> str:
 
 
 def _is_inside(path, directory):
-    return os.path.realpath(path).startswith(
-        os.path.join(os.path.realpath(directory), "")
-    )
+    """Whether a path is that of a directory or of something in it."""
+    path, directory = (os.path.join(os.path.realpath(p), "") for p in (path, directory))
+    return path.startswith(directory)
 
 
 @contextlib.contextmanager

@@ -176,7 +176,7 @@ if __name__ == "__main__":
         Options
     )  # --help and mistakes are answered before TensorFlow loads
 
-from training.backend import tf
+from training import backend  # noqa: F401  TensorFlow, without its log messages
 from training.run import capacity, checks
 from training.storage import (
     adapters,
@@ -276,7 +276,7 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
 def _task(prefix) -> dict:
     """What the head is for, if a file next to a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), run_folder.TASK)
-    if tf.io.gfile.exists(path):
+    if anywhere.exists(path):
         return json_files.read_object(path, "remove it, or restore what a run wrote")
     if peft.is_weights(prefix):
         head = peft.read(prefix).head
@@ -362,7 +362,7 @@ def _add_words(model: Model, flags: Options) -> None:
 def _check_place(directory: str) -> None:
     """Refuses a folder that is not empty."""
     with anywhere.access(directory):
-        if tf.io.gfile.exists(directory) and tf.io.gfile.listdir(directory):
+        if anywhere.exists(directory) and anywhere.listdir(directory):
             raise UserError(f"{directory}: is not empty; choose another --output_dir")
 
 

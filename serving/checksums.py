@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterable, Mapping
 
 import google_crc32c
-import tensorflow as tf
 
 from errors import UserError
+from text.files import anywhere
 
 _NAME = "checksum"  # of the description, in itself
 _FILES = "checksums"  # in the description
@@ -40,9 +40,9 @@ def check_model(folder: str, description: Mapping, model: str) -> None:
         if within == name or within.split("/")[0] not in _LOADED:
             continue
         path = os.path.join(folder, within)
-        if not tf.io.gfile.exists(path):
+        if not anywhere.exists(path):
             raise UserError(f"{path}: is missing; copy the whole export again")
-        if tf.io.gfile.isdir(path):
+        if anywhere.isdir(path):
             raise UserError(f"{path}: is not a file; copy the whole export again")
         if _of_file(path) != checksum:
             raise UserError(
@@ -70,7 +70,7 @@ def _of_description(description):
 
 def _of_file(path):
     checksum = google_crc32c.Checksum()
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with anywhere.opened(path) as file:
         while chunk := file.read(_CHUNK):
             checksum.update(chunk)
     return checksum.hexdigest().decode()

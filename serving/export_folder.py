@@ -4,8 +4,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-import tensorflow as tf
-
 from errors import UserError
 from serving import checksums, predictor
 from text.files import anywhere, hub, json_files, local, sources
@@ -20,10 +18,10 @@ def check_place(output_dir: str) -> None:
     """Refuses a place where something else than an export is."""
     final = os.path.join(output_dir, predictor.FOLDER)
     with anywhere.access(final):
-        if not tf.io.gfile.exists(final):
+        if not anywhere.exists(final):
             return
-        is_ours = tf.io.gfile.exists(os.path.join(final, predictor.DESCRIPTION))
-        if not is_ours and (not tf.io.gfile.isdir(final) or tf.io.gfile.listdir(final)):
+        is_ours = anywhere.exists(os.path.join(final, predictor.DESCRIPTION))
+        if not is_ours and (not anywhere.isdir(final) or anywhere.listdir(final)):
             raise UserError(
                 f"{final}: exists and is not an export; move it, or choose another "
                 "--output_dir"
@@ -34,11 +32,11 @@ def recover(output_dir: str) -> None:
     """Gives its final name to an export that was complete when its process was killed."""
     final = os.path.join(output_dir, predictor.FOLDER)
     with anywhere.access(final):
-        whole = not tf.io.gfile.exists(final) and predictor.interrupted(final)
+        whole = not anywhere.exists(final) and predictor.interrupted(final)
     if whole:
         # Its process may be about to do the same.
         with contextlib.suppress(UserError), _held(final), anywhere.access(final):
-            tf.io.gfile.rename(whole, final)
+            anywhere.rename(whole, final)
 
 
 @contextlib.contextmanager
@@ -50,19 +48,19 @@ def replacing(final: str) -> Iterator[str]:
         _clear(final)
         try:
             with anywhere.access(new):
-                tf.io.gfile.makedirs(new)
+                anywhere.makedirs(new)
             yield new
             with anywhere.access(final):
-                if tf.io.gfile.exists(final):
+                if anywhere.exists(final):
                     if _is_ours(final) and not os.path.islink(final):
-                        tf.io.gfile.rename(final, old)
+                        anywhere.rename(final, old)
                     else:
                         anywhere.set_aside(final)
-                tf.io.gfile.rename(new, final)
+                anywhere.rename(new, final)
         finally:
             with anywhere.access(final):
-                if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
-                    tf.io.gfile.rename(old, final)
+                if anywhere.exists(old) and not anywhere.exists(final):
+                    anywhere.rename(old, final)
                 _remove(new)
                 _remove(old)
 
@@ -80,8 +78,8 @@ def write_card(new: str, final: str, content: str) -> str:
     checksum = checksums.of_bytes(card)
     last = os.path.join(final, hub.CARD)
     with anywhere.access(last):
-        if tf.io.gfile.exists(last) and not tf.io.gfile.isdir(last):
-            with tf.io.gfile.GFile(last, "rb") as file:
+        if anywhere.exists(last) and not anywhere.isdir(last):
+            with anywhere.opened(last) as file:
                 there = file.read()
             description = json_files.read_own(
                 os.path.join(final, predictor.DESCRIPTION)
@@ -98,7 +96,7 @@ def _held(final: str) -> Iterator[None]:
     """Keeps other exports out, if the file system has locks."""
     with contextlib.ExitStack() as stack:
         with anywhere.access(final):
-            tf.io.gfile.makedirs(os.path.dirname(final))
+            anywhere.makedirs(os.path.dirname(final))
             if not sources.is_remote(final):
                 stack.enter_context(local.locked(final))
         yield
@@ -108,7 +106,7 @@ def _clear(final: str) -> None:
     """Removes what killed processes left of an export; call it only with the lock."""
     parent, name = os.path.split(final)
     with anywhere.access(parent):
-        for entry in tf.io.gfile.listdir(parent):
+        for entry in anywhere.listdir(parent):
             parts = local.temporary_parts(entry.rstrip("/"))
             if not parts or parts[0] not in (name, name + _REPLACED):
                 continue
@@ -129,7 +127,7 @@ def files(directory: str) -> list[str]:
     """The files in a folder and below, by their relative paths."""
     return [
         os.path.relpath(os.path.join(folder, name), directory)
-        for folder, _, names in tf.io.gfile.walk(directory)
+        for folder, _, names in anywhere.walk(directory)
         for name in names
     ]
 
@@ -137,11 +135,11 @@ def files(directory: str) -> list[str]:
 def _empty_folders(directory):
     return {
         os.path.relpath(folder, directory)
-        for folder, folders, names in tf.io.gfile.walk(directory)
+        for folder, folders, names in anywhere.walk(directory)
         if not folders and not names
     }
 
 
 def _remove(directory):
-    if tf.io.gfile.isdir(directory):
-        tf.io.gfile.rmtree(directory)
+    if anywhere.isdir(directory):
+        anywhere.rmtree(directory)

@@ -320,12 +320,12 @@ def has_export(directory: str) -> bool:
 
 def _find(directory):
     """The paths of the SavedModel for texts and of the description."""
-    join, gfile = os.path.join, tf.io.gfile
+    join, exists = os.path.join, anywhere.exists
     with anywhere.access(directory):
-        if gfile.exists(join(directory, "saved_model.pb")):
+        if exists(join(directory, "saved_model.pb")):
             folder = directory if "://" in directory else os.path.abspath(directory)
             for _ in range(3):
-                if gfile.exists(join(folder, DESCRIPTION)):
+                if exists(join(folder, DESCRIPTION)):
                     return directory, join(folder, DESCRIPTION)
                 folder = os.path.dirname(folder.rstrip("/"))
             raise UserError(
@@ -333,8 +333,8 @@ def _find(directory):
                 "use a folder written by --do_export"
             )
         for final in (directory, join(directory, FOLDER)):
-            folder = final if gfile.exists(final) else interrupted(final)
-            if folder and gfile.exists(join(folder, DESCRIPTION)):
+            folder = final if exists(final) else interrupted(final)
+            if folder and exists(join(folder, DESCRIPTION)):
                 return join(folder, "text", "1"), join(folder, DESCRIPTION)
     raise UserError(
         f"{directory}: contains no exported model ({DESCRIPTION}); use the --output_dir of "
@@ -353,16 +353,16 @@ def interrupted(final: str) -> str | None:
         parts = local.temporary_parts(entry)
         folder = os.path.join(parent, entry)
         # The description is written last.
-        is_whole = tf.io.gfile.exists(os.path.join(folder, DESCRIPTION))
+        is_whole = anywhere.exists(os.path.join(folder, DESCRIPTION))
         if parts and parts[0] == name and is_whole:
             return folder
     return None
 
 
 def _folders(parent):
-    if not tf.io.gfile.isdir(parent):
+    if not anywhere.isdir(parent):
         return []
-    return [name.rstrip("/") for name in sorted(tf.io.gfile.listdir(parent))]
+    return [name.rstrip("/") for name in sorted(anywhere.listdir(parent))]
 
 
 def read_description(path: str) -> dict:

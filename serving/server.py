@@ -362,7 +362,7 @@ async def _body(request: Request) -> bytes:
 
 def _content(body: bytes) -> object:
     try:
-        return json_files.parse(body, _decoded)
+        return json_files.parse(body, object_hook=_decoded)
     except ValueError as error:
         raise HTTPException(400, f"not JSON: {error}") from None
 

@@ -159,7 +159,7 @@ def test_no_script_imports_another():
 
 # Where text/ reads records and remote files; everything else is NumPy and Python.
 READS_WITH_TENSORFLOW = {"files/anywhere", "files/sources"} | {
-    f"records/{name}" for name in ("blocks", "reading", "rows", "shards")
+    f"records/{name}" for name in ("blocks", "reading", "rows")
 }
 
 

@@ -3,18 +3,24 @@
 With file:// TensorFlow reaches this disk as it reaches gs://, from every process.
 """
 
+import os
+
 import pytest
 
 import build_vocab
+import convert_checkpoint
 import create_pretraining_data
 import extract_features
 import inspect_records
+import predict
+import run_ablations
 import run_classifier
 import run_pretraining
+import tests
 from training.storage import run_folder
 from errors import UserError
-from tests import jobs, tiny
-from text.files import sources
+from tests import jobs, pretraining, tiny
+from text.files import anywhere, json_files, sources
 
 SENTENCES = "the cat sat on the mat .\na dog ran in the park .\n\n"
 WORDS = "the cat sat on mat . a dog ran in park".split()
@@ -115,13 +121,75 @@ def test_what_is_written_locally_alone_says_so(folder):
 def test_files_that_cannot_be_reached(folder):
     with pytest.raises(UserError, match="no file matches"):
         generate(folder, input_file=[far(folder / "nothing")])
-    with pytest.raises(OSError, match="scheme 'nowhere' not implemented") as raised:
-        generate(folder, vocab_file="nowhere://bucket/vocab.txt")
-    assert raised.value.filename == "nowhere://bucket/vocab.txt"
     # As a local file would: what is absent is told from what cannot be read.
     with pytest.raises(FileNotFoundError, match="No such file") as raised:
         generate(folder, vocab_file=far(folder / "nothing.txt"))
     assert raised.value.filename == far(folder / "nothing.txt")
+
+
+MODEL = str(tests.GOLDEN / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("script", "flag"),
+    [
+        (run_pretraining, "input_file"),
+        (run_pretraining, "output_dir"),
+        (run_ablations, "bert_config_file"),
+        (run_ablations, "output_dir"),
+        (convert_checkpoint, "input"),
+        (convert_checkpoint, "output_dir"),
+        (predict, "model_dir"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_address_that_nothing_opens_is_refused(tmp_path, script, flag):
+    """In one line, before any work, and without trying again and again."""
+    flags = {
+        run_pretraining: pretraining.flags(tmp_path),
+        run_ablations: {"table": ["5"]},
+        convert_checkpoint: {"input": [MODEL], "output_dir": str(tmp_path / "new")},
+        predict: {"input_file": "x"},
+    }[script]
+    for address, remedy in (
+        ("http://x/y", "pass a local path, or an address gs://bucket/name"),
+        ("x://y", "pass a local path, or an address gs://bucket/name"),
+        ("gs://a b/c", "names no bucket; pass gs://bucket/name"),
+        ("hf://", "pass a local path|must be hf://organization/name"),
+    ):
+        value = [address] if flag.startswith("input") else address
+        with pytest.raises(UserError, match=f"^{address}: .*({remedy}|local folder)"):
+            jobs.run(script, flags | {flag: value})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        anywhere.exists,
+        anywhere.listdir,
+        anywhere.makedirs,
+        anywhere.remove,
+        json_files.read,
+        sources.exists,
+        sources.is_folder,
+        sources.matching,
+        sources.status,
+        sources.opened,
+    ],
+    ids=lambda use: f"{use.__module__}.{use.__name__}",
+)
+def test_one_door_checks_addresses(use):
+    with pytest.raises(UserError, match="^http://x: files at http:// cannot be opened"):
+        use("http://x")
+
+
+def test_waiting_for_a_server_is_bounded(monkeypatch):
+    """TensorFlow itself would try for 25 minutes; it reads this when it is loaded."""
+    monkeypatch.delenv("GCS_RETRY_CONFIG_MAX_RETRIES")  # from `training.backend`
+    monkeypatch.setenv("GCS_REQUEST_CONNECTION_TIMEOUT_SECS", "99")
+    sources.limit_waiting()
+    assert os.environ["GCS_RETRY_CONFIG_MAX_RETRIES"] == "7"
+    assert os.environ["GCS_REQUEST_CONNECTION_TIMEOUT_SECS"] == "99"  # the user's
 
 
 def test_a_file_is_read_in_parts(tmp_path):

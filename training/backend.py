@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 from text import progress
+from text.files import sources
 
 _NOTES = re.compile(
     rb"WARNING: All log messages before absl|I\d{4} |To enable the foll|"
@@ -43,6 +44,7 @@ def _load_tensorflow():
     # backend the user's keras.json names.
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sources.limit_waiting()
     # oneDNN's routines, which TensorFlow itself takes from AVX-512 VNNI on only. With AVX2
     # an update takes less time with them, too: benchmarks/README.md.
     if platform.machine() in ("x86_64", "AMD64"):

@@ -1,6 +1,7 @@
 """Handles files on any file system TensorFlow supports: local, gs:// and others."""
 
 import contextlib
+import functools
 import itertools
 import os
 import sys
@@ -15,15 +16,49 @@ from text.files import local, sources
 @contextlib.contextmanager
 def access(path: str) -> Iterator[None]:
     """Turns errors of file access inside into one line that names the path."""
+    sources.check_address(path, tf.io.gfile.get_registered_schemes())
     try:
         yield
     except tf.errors.OpError as error:
-        # Most messages repeat the path: "path; Permission denied".
-        reason = " ".join(error.message.rpartition("; ")[2].split())
+        reason = sources.reason(error)
         raise UserError(f"{path}: cannot be read or written: {reason}") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"{path}: cannot be read or written: {reason}") from error
+
+
+def _door(name):
+    """A function of tf.io.gfile whose errors are those of `access`."""
+
+    @functools.wraps(getattr(tf.io.gfile, name))
+    def call(path, *more, **options):
+        with access(path):
+            return getattr(tf.io.gfile, name)(path, *more, **options)
+
+    return call
+
+
+exists, isdir, listdir, glob = map(_door, ("exists", "isdir", "listdir", "glob"))
+stat, makedirs, rename, rmtree = map(_door, ("stat", "makedirs", "rename", "rmtree"))
+
+
+def remove(path: str) -> None:
+    """Removes a file, if there is one."""
+    with access(path), contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(path)
+
+
+def walk(folder: str) -> list[tuple[str, list[str], list[str]]]:
+    """The folders in a folder, and it, with the folders and files in each."""
+    with access(folder):
+        return list(tf.io.gfile.walk(folder))
+
+
+@contextlib.contextmanager
+def opened(path: str, mode: str = "rb") -> Iterator[tf.io.gfile.GFile]:
+    """The file, to read or write; also errors inside become one line."""
+    with access(path), tf.io.gfile.GFile(path, mode) as file:
+        yield file
 
 
 @contextlib.contextmanager
@@ -57,10 +92,10 @@ def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
     kept = next(
         free
         for free in (f"{path}.kept-{number}" for number in itertools.count(1))
-        if not any(tf.io.gfile.exists(free + ending) for ending in endings)
+        if not any(exists(free + ending) for ending in endings)
     )
     for ending in endings:
-        tf.io.gfile.rename(path + ending, kept + ending)
+        rename(path + ending, kept + ending)
     print(
         f"warning: {path} was not made by this program alone; renamed to {kept}",
         file=sys.stderr,

@@ -111,6 +111,7 @@ def _identity(path):
 
 def take_folder(folder: str, mark: str) -> None:
     """Creates an empty folder with a file named `mark`, or takes one that has this file."""
+    sources.refuse_remote(folder)
     path = os.path.join(folder, mark)
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(path):
         raise UserError(

@@ -9,13 +9,23 @@ import errno
 import glob
 import io
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from errors import UserError
 
 MAX_CONTENT_MB = 64  # many times the largest vocabulary or config
+# For a server that does not answer, TensorFlow's own settings make 11 tries of up to two
+# minutes each, with pauses of three minutes between them. It reads these when it is loaded.
+_WAITING = {
+    "GCS_REQUEST_CONNECTION_TIMEOUT_SECS": "10",
+    "GCS_RETRY_CONFIG_MAX_RETRIES": "7",
+}
+_SCHEME = re.compile(r"([a-zA-Z][\w.+-]*)://")
+# TensorFlow would try again and again to open any other address.
+_BUCKET = re.compile(r"gs://[\w.-]+(/|$)", re.ASCII)
 
 
 class Status(NamedTuple):
@@ -202,8 +212,10 @@ class _RemoteFile(io.RawIOBase):
 def _gfile(path) -> Iterator:
     """TensorFlow's functions for files; its errors become those of local files."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # not what a user came to read
+    limit_waiting()
     import tensorflow as tf
 
+    check_address(path, tf.io.gfile.get_registered_schemes())
     try:
         yield tf.io.gfile
     except tf.errors.OpError as error:
@@ -213,5 +225,40 @@ def _gfile(path) -> Iterator:
             number = errno.ENOENT
         elif isinstance(error, tf.errors.PermissionDeniedError):
             number = errno.EACCES
-        reason = " ".join(error.message.rpartition("; ")[2].split())
-        raise OSError(number, reason or os.strerror(number), path) from error
+        raise OSError(number, reason(error) or os.strerror(number), path) from error
+
+
+def limit_waiting() -> None:
+    """Makes TensorFlow give up on a server that does not answer; call it before loading.
+
+    What the environment says already stays.
+    """
+    for name, value in _WAITING.items():
+        os.environ.setdefault(name, value)
+
+
+def check_address(path: str, schemes: Collection[str]) -> None:
+    """Refuses an address that TensorFlow cannot open; any local path passes.
+
+    Args:
+        schemes: those that TensorFlow knows.
+    """
+    scheme = _SCHEME.match(path)
+    if scheme and scheme[1] == "hf":
+        raise UserError(
+            f"{path}: a name on Hugging Face's hub is allowed only for a model to load or "
+            "its files; pass a local path"
+        )
+    if scheme and scheme[1] not in schemes:
+        raise UserError(
+            f"{path}: files at {scheme[0]} cannot be opened; pass a local path, or an "
+            "address gs://bucket/name"
+        )
+    if path.startswith("gs://") and not _BUCKET.match(path):
+        raise UserError(f"{path}: names no bucket; pass gs://bucket/name")
+
+
+def reason(error: Exception) -> str:
+    """What TensorFlow says about a file, in one line, without its path."""
+    # Most messages repeat the path: "path; Permission denied".
+    return " ".join(error.message.rpartition("; ")[2].split())

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from errors import UserError
 from text.files import anywhere
@@ -33,13 +32,13 @@ def find(patterns: Iterable[str]) -> list[str]:
     """Expands file names and globs; an existing name is taken literally."""
     paths = []
     for pattern in patterns:
-        literal = tf.io.gfile.exists(pattern)
-        if literal and tf.io.gfile.isdir(pattern):
+        literal = anywhere.exists(pattern)
+        if literal and anywhere.isdir(pattern):
             raise UserError(
                 f"{pattern}: is a folder; name its files, such as "
                 f"{os.path.join(pattern, '*.tfrecord')!r}"
             )
-        names = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
+        names = [pattern] if literal else sorted(anywhere.glob(pattern))
         names = descriptions.records_among(names)
         if not names:
             raise UserError(f"{pattern}: no file matches; pass TFRecord files or globs")
@@ -59,7 +58,7 @@ def survey(
     files = []
     for path in find(patterns):
         with anywhere.access(path):
-            size = tf.io.gfile.stat(path).length
+            size = anywhere.stat(path).length
         number, offsets = _described(path, size, described.get(path))
         if number == 0:
             continue

@@ -144,7 +144,7 @@ def read_note(path: str) -> dict:
     """What is known about a file of answers; empty if there is no such file."""
     note = json_files.read_own(f"{path}.json")
     is_note = all(isinstance(note.get(name), kind) for name, kind in _NOTED.items())
-    return note if is_note and tf.io.gfile.exists(path) else {}
+    return note if is_note and anywhere.exists(path) else {}
 
 
 def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
@@ -154,7 +154,7 @@ def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
         UserError: it is damaged.
     """
     note = read_note(path)
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+    with anywhere.opened(path) as file:
         if not note or hashlib.sha256(file.read()).hexdigest() != note["sha256"]:
             raise UserError(f"{path}: is damaged")
     spec = {_HASH: tf.io.FixedLenFeature([], tf.int64)} | {

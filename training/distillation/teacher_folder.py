@@ -2,9 +2,9 @@
 
 import os
 
-from training.backend import tf
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from text.files import anywhere
 from training.run.options import RunOptions
 
 
@@ -21,7 +21,7 @@ def of(source: str, flags: RunOptions) -> str:
     if os.path.realpath(folder) == os.path.realpath(flags.output_dir):
         raise UserError("is also --output_dir; a student needs its own folder")
     names = (run_folder.CONFIG, "config.json")
-    if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):
+    if not any(anywhere.exists(os.path.join(folder, name)) for name in names):
         raise UserError(
             f"there is no {' or '.join(names)} in {folder}; a teacher needs the one that "
             "it was trained with next to its weights"

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 
 import options
-from training.backend import tf
 from training.run import checks, distribution, loop, report
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
@@ -20,6 +19,7 @@ from modeling.objectives import low_rank
 from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
+from text.files import anywhere
 from text.progress import Progress, count
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.sets import Set, Sets
@@ -111,7 +111,7 @@ class Experiment:
 
     def _check_network(self, path):
         """Compares configs, because not every difference shows in the shapes."""
-        if not tf.io.gfile.exists(path):
+        if not anywhere.exists(path):
             return
         learned = dataclasses.asdict(checkpoint.read_config(path))
         for name, value in dataclasses.asdict(self.config).items():

@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 
-from training.backend import tf
 from training.run import distribution
 from training.storage import run_folder
 from errors import UserError
@@ -147,7 +146,7 @@ class Sets:
     def _provide(self, path, made, layout, fingerprint):
         """Makes sure that a file has these rows and keeps them until `close`."""
         with anywhere.access(path):
-            tf.io.gfile.makedirs(self.flags.output_dir)
+            anywhere.makedirs(self.flags.output_dir)
             if sources.is_remote(path):
                 self._refresh(path, made, layout, fingerprint)
                 return
@@ -246,7 +245,7 @@ def _is_fresh(path, fingerprint):
     return (
         note.keys() >= _NOTED
         and note["fingerprint"] == fingerprint
-        and tf.io.gfile.exists(path)
+        and anywhere.exists(path)
         and note["sha256"] == _sha256(path)
     )
 
@@ -256,13 +255,13 @@ def _make_room(path):
     if _read_note(path):
         return
     for place in (path, f"{path}.json"):
-        if tf.io.gfile.exists(place):
+        if anywhere.exists(place):
             anywhere.set_aside(place)
 
 
 def _sha256(path):
     digest = hashlib.sha256()
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+    with anywhere.opened(path) as file:
         while block := file.read(2**20):
             digest.update(block)
     return digest.hexdigest()

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-import tensorflow as tf
 
 from errors import UserError
 from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.architectures.elmo.elmo_characters import CharacterCnn, Highway
-from text.files import json_files, sources
+from text.files import anywhere, json_files, sources
 from text.tokenizers import characters, whole_words
 
 _OPTIONS, _WEIGHTS = "options.json", ".hdf5"
@@ -260,11 +259,11 @@ def _files(path) -> _Files:
     folder, name = os.path.split(path)
     if name.endswith(_SUFFIX):
         partner = path.removesuffix(_SUFFIX) + f"_{_OPTIONS}"
-        if tf.io.gfile.exists(partner):
+        if anywhere.exists(partner):
             return _Files(partner, path)
     elif name.endswith(f"_{_OPTIONS}"):
         partner = path.removesuffix(f"_{_OPTIONS}") + _SUFFIX
-        if tf.io.gfile.exists(partner):
+        if anywhere.exists(partner):
             return _Files(path, partner)
     ending = _OPTIONS if name.endswith(_WEIGHTS) else _WEIGHTS
     others = _named(folder or ".", ending)
@@ -281,6 +280,6 @@ def _files(path) -> _Files:
 def _named(directory, ending) -> list[str]:
     return [
         os.path.join(directory, name)
-        for name in sorted(tf.io.gfile.listdir(directory))
+        for name in sorted(anywhere.listdir(directory))
         if name.endswith(ending)
     ]

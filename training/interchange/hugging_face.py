@@ -17,7 +17,6 @@ import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
 import safetensors
 import safetensors.numpy
-import tensorflow as tf
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -82,9 +81,9 @@ def find(directory: str) -> str | None:
     """The path of a directory's weights; None if it has none in this layout."""
     for name in (WEIGHTS, weight_index.NAME):
         path = os.path.join(directory, name)
-        if tf.io.gfile.exists(path):
+        if anywhere.exists(path):
             return path
-    for name in sorted(tf.io.gfile.listdir(directory)):
+    for name in sorted(anywhere.listdir(directory)):
         path = os.path.join(directory, name)
         _refuse_shard(path)
         if _OTHER_WEIGHTS.fullmatch(name):
@@ -132,7 +131,7 @@ def _opened(path: str) -> Iterator:
         for tensor, name in index.items():
             if name not in shards:
                 shard = os.path.join(os.path.dirname(path), name)
-                if not tf.io.gfile.exists(shard):
+                if not anywhere.exists(shard):
                     raise UserError(
                         f"{path}: {name} is missing, with {tensor} and others; copy or "
                         "download all files of the model"
@@ -155,7 +154,7 @@ def _opened_file(path: str) -> Iterator:
         local = path
         if not os.path.exists(path):
             local = stack.enter_context(tempfile.NamedTemporaryFile()).name
-            with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as source:
+            with anywhere.opened(path) as source:
                 with open(local, "wb") as target:
                     shutil.copyfileobj(source, target, 1 << 24)
         try:

@@ -4,10 +4,9 @@ import os
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from errors import UserError
-from text.files import json_files
+from text.files import anywhere, json_files
 from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
@@ -21,7 +20,7 @@ def read_task(path: str) -> dict:
         path: of a safetensors file.
     """
     config = os.path.join(os.path.dirname(path), "config.json")
-    if not tf.io.gfile.exists(config):
+    if not anywhere.exists(config):
         return {}
     task = {}
     hugging_face_config = json_files.read_object(config, "copy it from the model again")

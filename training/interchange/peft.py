@@ -16,7 +16,6 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 import safetensors.numpy
-import tensorflow as tf
 
 from errors import UserError
 from text.files import anywhere, hub, json_files
@@ -102,7 +101,7 @@ def is_weights(path: str) -> bool:
 def find(directory: str) -> str | None:
     """The path of a directory's adapter, if it has one."""
     path = os.path.join(directory, WEIGHTS)
-    return path if tf.io.gfile.exists(path) else None
+    return path if anywhere.exists(path) else None
 
 
 def read(path: str) -> Stored:
@@ -115,7 +114,7 @@ def read(path: str) -> Stored:
     """
     config = _config(os.path.join(os.path.dirname(path), CONFIG))
     try:
-        with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        with anywhere.opened(path) as file:
             stored = dict(safetensors.deserialize(file.read()))
     except safetensors.SafetensorError as error:
         raise UserError(
@@ -123,7 +122,7 @@ def read(path: str) -> Stored:
             "again"
         ) from error
     base = config[BASE]
-    if not tf.io.gfile.exists(base) and hub.is_name(base):
+    if not anywhere.exists(base) and hub.is_name(base):
         base = str(hub.Address(base, config.get("revision") or None))
     names = [_parts(name)[0] for name in stored]
     adapter, tensors = _adapter_of(names, base), {}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from training.backend import tf
 from training.run import checks
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -429,7 +428,7 @@ def digest(data: reading.Records) -> str:
     """Hashes the beginning and the size of each file, which identify the records."""
     hasher = hashlib.sha256()
     for file in data.files:
-        with anywhere.access(file.path), tf.io.gfile.GFile(file.path, "rb") as opened:
+        with anywhere.opened(file.path) as opened:
             hasher.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
             hasher.update(b"%d\n" % opened.size())
     return hasher.hexdigest()

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import re
 
-from training.backend import tf
 from training.run import capacity, implied_flags
 from training.storage import checkpoint, run_folder
 from errors import UserError
@@ -197,7 +196,7 @@ def _check_ids(tokenizer, folder):
     if not path:
         _refuse_other_kind(tokenizer, folder)
         return
-    if tf.io.gfile.isdir(path):
+    if anywhere.isdir(path):
         return
     files = _files_at(tokenizer, kind, path)
     try:
@@ -230,7 +229,7 @@ def _files_at(tokenizer, kind, path):
     paths[kind.vocabulary_file] = path
     contents = {}
     for name, other in paths.items():
-        if tf.io.gfile.exists(other):
+        if anywhere.exists(other):
             with anywhere.access(other):
                 contents[name] = sources.content(other)
     return contents

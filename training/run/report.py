@@ -167,10 +167,7 @@ class Report:
 
     def _flush(self):
         if self._unwritten:
-            with (
-                anywhere.access(self._path),
-                tf.io.gfile.GFile(self._path, "a") as file,
-            ):
+            with anywhere.opened(self._path, "a") as file:
                 file.write("".join(f"{line}\n" for line in self._unwritten))
             self._unwritten, self._written = [], time.monotonic()
 
@@ -196,9 +193,9 @@ def _write_scalar(name, value, step):
 
 def _lines(path: str) -> list[tuple[bytes, dict | None]]:
     """The lines of metrics.jsonl, each with its report, or None if it is not one."""
-    if not tf.io.gfile.exists(path):
+    if not anywhere.exists(path):
         return []
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+    with anywhere.opened(path) as file:
         lines = io.BytesIO(file.read()).readlines()
     return [(line, _report_of(line)) for line in lines]
 

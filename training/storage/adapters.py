@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
-from text.files import json_files
+from text.files import anywhere, json_files
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"
@@ -45,7 +44,7 @@ def are_in(names: Iterable[str]) -> bool:
 
 def is_noted(folder: str) -> bool:
     """Whether the checkpoints in the folder of a run contain adapters."""
-    return tf.io.gfile.exists(os.path.join(folder, NAME))
+    return anywhere.exists(os.path.join(folder, NAME))
 
 
 def read_note(folder: str) -> Note:

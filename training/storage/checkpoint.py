@@ -58,16 +58,16 @@ def resolve(path: str) -> str:
         UserError: there is no such checkpoint, or the directory is ambiguous.
     """
     path = hub.local(path, "weights")
-    if tf.io.gfile.isdir(path):
+    if anywhere.isdir(path):
         return _resolve_directory(path)
     if _other(path) or peft.is_weights(path):
-        if not tf.io.gfile.exists(path):
+        if not anywhere.exists(path):
             raise UserError(f"{path}: no such file")
         return path
-    if path.endswith((".bin", ".pt", ".pth")) and tf.io.gfile.exists(path):
+    if path.endswith((".bin", ".pt", ".pth")) and anywhere.exists(path):
         raise UserError(f"{path}: {hugging_face.NOT_READ}")
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
-    if not tf.io.gfile.exists(f"{prefix}.index"):
+    if not anywhere.exists(f"{prefix}.index"):
         hint = f"; a model on Hugging Face's hub is {hub.PREFIX}{path}"
         hint = hint if hub.is_name(path) else ""
         raise UserError(
@@ -97,11 +97,11 @@ def _resolve_directory(directory: str) -> str:
     directory = run_folder.best_of(directory) or directory
     if name := run_folder.newest_of(directory):
         prefix = os.path.join(directory, name)
-        if tf.io.gfile.exists(f"{prefix}.index"):
+        if anywhere.exists(f"{prefix}.index"):
             return prefix
     index_files = [
         os.path.join(directory, name)
-        for name in sorted(tf.io.gfile.listdir(directory))
+        for name in sorted(anywhere.listdir(directory))
         if name.endswith(".index") and not local.is_own(name)
     ]
     for format in () if index_files else (*_OTHERS, peft):
@@ -435,9 +435,9 @@ def read_config(path: str) -> config.EncoderConfig:
             adapter's head.
     """
     path = folder = hub.local(path, "config")
-    if tf.io.gfile.isdir(path):
+    if anywhere.isdir(path):
         path = find_config(path) or os.path.join(path, _CONFIGS[0])
-    if not tf.io.gfile.exists(path):
+    if not anywhere.exists(path):
         if folder != path and (released := bilm.find(folder)):
             bilm.shapes(released)  # refuses it
         if folder != path and hugging_face.find(folder):
@@ -469,7 +469,7 @@ def _config_of_base(path):
 def find_config(folder: str) -> str | None:
     """The config in the folder of a model, if there is one."""
     paths = (os.path.join(folder, name) for name in _CONFIGS)
-    return next(filter(tf.io.gfile.exists, paths), None)
+    return next(filter(anywhere.exists, paths), None)
 
 
 def digest(weights: Mapping[str, np.ndarray]) -> str:
@@ -533,7 +533,7 @@ def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
         for part in run_folder.PARTS:
             anywhere.sync(temporary + part)
         for part in run_folder.PARTS:
-            tf.io.gfile.rename(temporary + part, prefix + part, overwrite=True)
+            anywhere.rename(temporary + part, prefix + part, overwrite=True)
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:

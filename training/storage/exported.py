@@ -14,9 +14,7 @@ from text.tokenizers.table import find_vocabulary
 def is_export(path: str) -> bool:
     """Whether a path is the folder of an export."""
     is_address = hub.is_address(path)  # of a model in Hugging Face's layout
-    return not is_address and tf.io.gfile.exists(
-        os.path.join(path, predictor.DESCRIPTION)
-    )
+    return not is_address and anywhere.exists(os.path.join(path, predictor.DESCRIPTION))
 
 
 def vocabulary_of(export: str) -> str | None:

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 
-from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
 from text.files import anywhere, json_files, local, sources
@@ -30,7 +29,7 @@ def held(directory: str, say: Callable[[str], None]) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         with anywhere.access(directory):
-            tf.io.gfile.makedirs(directory)
+            anywhere.makedirs(directory)
             if sources.is_remote(directory):
                 stack.enter_context(_leased(directory, say))
             else:
@@ -54,7 +53,7 @@ def _leased(directory, say):
     finally:
         _leases.remove(lease)
         if lease.is_ours():
-            tf.io.gfile.remove(lease.path)
+            anywhere.remove(lease.path)
 
 
 class _Lease:

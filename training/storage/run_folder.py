@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from training.backend import tf
+from training import backend  # noqa: F401  TensorFlow, without its log messages
 from errors import UserError
 from text.files import anywhere, json_files, local, protected, sources
 from text.tokenizers import recorded_settings
@@ -60,7 +60,7 @@ def _steps(names, ending=""):
 def _names(directory):
     with anywhere.access(directory):
         # On gs:// a folder is listed with a slash.
-        names = tf.io.gfile.listdir(directory) if tf.io.gfile.exists(directory) else []
+        names = anywhere.listdir(directory) if anywhere.exists(directory) else []
         return [name.rstrip("/") for name in names]
 
 
@@ -112,7 +112,7 @@ def newest_of(directory: str) -> str | None:
 
 def _state(directory):
     path = os.path.join(directory, _STATE)
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+    if not anywhere.exists(path) or anywhere.isdir(path):
         return ""
     with anywhere.access(path):
         return sources.content(path).decode(errors="replace")
@@ -123,7 +123,7 @@ def check_subfolders(directory: str) -> None:
     for name in (EVAL, BEST, RUNS, TEACHER):
         path = os.path.join(directory, name)
         with anywhere.access(path):
-            if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+            if anywhere.exists(path) and not anywhere.isdir(path):
                 raise UserError(
                     f"{path}: is a file, but runs make a folder of this name; move it, or "
                     "choose another --output_dir"
@@ -190,7 +190,7 @@ def make_room(path: str) -> None:
         directory, name = os.path.split(path)
         # This program makes no links. Writing through one would change another file.
         if name not in made(directory) or os.path.islink(path):
-            if tf.io.gfile.exists(path):
+            if anywhere.exists(path):
                 anywhere.set_aside(path)
             claim(path)
 
@@ -232,9 +232,9 @@ def write_file(path: str, content: str | bytes) -> None:
 
 
 def _holds(path, content):
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+    if not anywhere.exists(path) or anywhere.isdir(path):
         return False
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with anywhere.opened(path) as file:
         return file.read() == content
 
 
@@ -259,12 +259,10 @@ def keep(directory: str, kept: Sequence[int], until: float = math.inf) -> None:
 def _drop(directory, unwanted):
     """Removes the checkpoints of these steps, all of which this program made."""
     dropped = {f"{_CHECKPOINT}{step}" for step in unwanted}
-    with anywhere.access(directory):
-        for name in sorted(dropped):
-            # The .index first, so that no part of it seems complete.
-            for part in reversed(PARTS):
-                with contextlib.suppress(tf.errors.NotFoundError):
-                    tf.io.gfile.remove(os.path.join(directory, name + part))
+    for name in sorted(dropped):
+        # The .index first, so that no part of it seems complete.
+        for part in reversed(PARTS):
+            anywhere.remove(os.path.join(directory, name + part))
     if dropped:
         with _changing(directory) as names:
             names -= dropped
@@ -290,8 +288,7 @@ def _forget(path):
     """Removes a file that this program made."""
     directory, name = os.path.split(path)
     if name in made(directory):
-        with anywhere.access(path), contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(path)
+        anywhere.remove(path)
         release(path)
 
 
@@ -305,7 +302,7 @@ def clear(directory: str) -> None:
         for name in _names(directory):
             parts = local.temporary_parts(name)
             path = os.path.join(directory, name)
-            if not parts or tf.io.gfile.isdir(path):
+            if not parts or anywhere.isdir(path):
                 continue
             written, host, _ = parts
             if not written.startswith(_CHECKPOINT):
@@ -313,7 +310,7 @@ def clear(directory: str) -> None:
                 if not sources.is_remote(path):
                     local.remove_temporaries(os.path.join(directory, written))
             elif host != local.host() or local.is_left_over(parts):
-                tf.io.gfile.remove(path)
+                anywhere.remove(path)
     _drop(directory, set(_steps(made(directory))) - set(steps(directory)))
 
 
@@ -354,7 +351,7 @@ def check_settings(
     """
     began = noted_settings(directory)
     path = os.path.join(directory, SETTINGS)
-    if not began and steps(directory) and tf.io.gfile.exists(path):
+    if not began and steps(directory) and anywhere.exists(path):
         raise UserError(
             f"{path}: was not written by a run, but there are checkpoints next to it; move "
             "it away to continue from them, or choose another output_dir"

@@ -190,8 +190,8 @@ class Results:
         cell = cell_name(model, column.task)
         if cell not in self.cells:
             return page.summary([], 1)
-        runs = self._runs(cell, column.metric)
-        return page.summary([score * column.factor for score in runs], len(runs))
+        runs, planned = self._runs(cell, column.metric)
+        return page.summary([score * column.factor for score in runs], planned)
 
     def _average(self, model: str, tasks: tuple[tuple[Column, ...], ...]) -> dict:
         """A mean over tasks, once all of them have a number."""
@@ -203,9 +203,12 @@ class Results:
         runs = [statistics.mean(map(statistics.mean, means))] if is_whole else []
         return page.summary(runs, 1)
 
-    def _runs(self, cell: str, metric: str) -> list[float]:
-        """A score of each seed of the best setting; of the kept run if only that has it."""
-        of_kept = [self.cells[cell]["results"][metric]]
+    def _runs(self, cell: str, metric: str) -> tuple[list[float], int]:
+        """A score of each seed of the best setting, and how many seeds were tried.
+
+        Only of the kept run if no other has it. A seed that diverged has none.
+        """
+        of_kept = [self.cells[cell]["results"][metric]], 1
         path = os.path.join(self._root, cell, OUTPUT, run_folder.SEARCH)
         if not os.path.exists(path):
             return of_kept
@@ -219,7 +222,7 @@ class Results:
             raise UserError(
                 f"{path}: damaged ({error!r}); delete its folder"
             ) from error
-        return scores or of_kept
+        return (scores, len(runs)) if scores else of_kept
 
     def _submissions(self) -> list[str]:
         """Writes a zip for each model whose tasks of GLUE have finished."""

@@ -219,7 +219,8 @@ def test_scores_are_means_over_the_seeds_of_the_best_setting(folder):
         "runs": [
             {"name": f"{rate}-seed{seed}", "eval_accuracy": accuracy, "eval_f1": f1}
             for rate, seed, accuracy, f1 in runs
-        ],
+        ]
+        + [{"name": "rate2-seed3", "score": None, "failed": "loss is not finite"}],
     }
     (output / "search.json").write_text(json.dumps(search))
     results.write()
@@ -228,7 +229,7 @@ def test_scores_are_means_over_the_seeds_of_the_best_setting(folder):
     assert row["MRPC, F1"]["runs"] == [86, 88]
     assert row["CoLA, Matthews"]["mean"] is None and row["average"]["mean"] is None
     page = (folder / "out/suite.html").read_text()
-    assert "87.0 ± 1.4" in page and "BERT-Large" in page
+    assert "87.0 ± 1.4 (2 of 3 runs)" in page and "BERT-Large" in page
 
 
 def test_averages_are_the_papers_and_the_servers(folder):

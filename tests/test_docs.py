@@ -25,7 +25,7 @@ from modeling.architectures.table import ARCHITECTURES
 ROOT = tests.ROOT
 PAGES = [ROOT / f"{name}.md" for name in ("README", "README.ko")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
-OTHERS = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING")]
+OTHERS = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")]
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
 # Bytes of a page; one of 14 kB is read in ten minutes.
 LARGEST, OTHER_LIMITS = 14_000, {"README.md": 9_000, "pretraining.md": 10_000}

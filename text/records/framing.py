@@ -12,6 +12,7 @@ from errors import UserError
 from text.files import sources
 
 FRAME = 16  # bytes around a record: its length, and two checksums
+MAX_BYTES = 1 << 28  # of a record; a few thousand are usual
 _HEADER = 12  # of these, the length and its checksum
 
 
@@ -84,6 +85,11 @@ def _read_record(file, header, where):
             raise UserError(
                 f"{where}: the length's checksum is wrong; the file is damaged or is not a "
                 "TFRecord file"
+            )
+        if length > MAX_BYTES:
+            raise UserError(
+                f"{where}: has {length:,} bytes; a record has at most {MAX_BYTES:,}; write "
+                "the file again, with shorter rows"
             )
         content, footer = file.read(length), file.read(4)
         if len(content) == length and len(footer) == 4:

@@ -122,6 +122,10 @@ DAMAGED = {
     "a content": (flip(GOOD, FIRST + 15), "record 2: the data's checksum is wrong"),
     "a checksum": (flip(GOOD, -1), "record 2: the data's checksum is wrong"),
     "text": (b"a text file, no records", "record 1: the length's checksum is wrong"),
+    "a huge record": (
+        framing._header(1 << 40),
+        "record 1: has 1,099,511,627,776 bytes",
+    ),
     "packed, cut": (gzip.compress(GOOD)[:-9], "the compressed data is damaged"),
     "packed, flipped": (flip(gzip.compress(GOOD), -5), "compressed data is damaged"),
 }

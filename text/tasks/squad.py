@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from errors import UserError
-from text.files import inputs, json_files
+from text.files import inputs
 from text.tasks.answer_spans import Document
 from text.tokenizers.tokenizer import Tokenizer
 
@@ -58,8 +58,8 @@ def answer_score(path: str, max_line_mb: int | None = None) -> str:
 def _content(path, max_line_mb):
     lines = inputs.lines(path, max_line_mb=max_line_mb)
     try:
-        return json_files.parse(inputs.joined(path, lines, max_line_mb))
-    except ValueError as error:
+        return json.loads(inputs.joined(path, lines, max_line_mb))
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise UserError(
             f"{path}:{line}: not JSON, or truncated: {getattr(error, 'msg', error)}"

@@ -38,9 +38,7 @@ from errors import UserError
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
-from modeling.optimizers.table import (
-    layerwise_shares,
-)
+from modeling.optimizers.table import layerwise_shares
 from serving import predictor
 from serving.predictor import Predictor, Served
 from text.files import anywhere, sources
@@ -84,7 +82,24 @@ class _Files(QueryOptions):
     doc_stride: int = options.field(0, help="Tokens between windows.", at_least=0)
 
 
-@arguments.named
+_MODEL_FILES = {
+    "path": arguments.path,
+    "vocab_file": arguments.path,
+    "bert_config_file": arguments.path,
+    "text": arguments.text_flags,
+}
+
+
+def _encoder(name, value):
+    """A rule: what `load` returned."""
+    if not isinstance(value, TextEncoder):
+        raise UserError(
+            f"{name} is {arguments.shown(value)}; pass what `bert.load` returned"
+        )
+    return value
+
+
+@arguments.checked(**_MODEL_FILES, dtype=arguments.one_of("float32", "mixed_bfloat16"))
 def load(
     path: str,
     *,
@@ -105,9 +120,8 @@ def load(
     Raises:
         UserError: a file is missing or damaged, or they do not fit each other.
     """
-    flags = _files(path, vocab_file, bert_config_file, text)
-    if dtype not in (None, "float32", "mixed_bfloat16"):
-        raise UserError(f"dtype={dtype!r}: must be 'float32' or 'mixed_bfloat16'")
+    beside = {"vocab_file": vocab_file, "bert_config_file": bert_config_file}
+    flags = _files(path, **beside, **text)
     tokenizer, config, prefix = query.read_model(flags)
     encoder = make_encoder(config, dtype=dtype or keras.config.dtype_policy().name)
     variables = {variable.path: variable for variable in encoder.weights}
@@ -115,22 +129,14 @@ def load(
     return TextEncoder(encoder, tokenizer)
 
 
-def _files(path, vocab_file, bert_config_file, text) -> _Files:
+def _files(path, **more) -> _Files:
     _check_backend()
-    arguments.check_text_flags(text)
-    folder = arguments.path("path", path)
     for name in (predictor.DESCRIPTION, "saved_model.pb"):
-        if os.path.exists(os.path.join(folder, name)):
+        if os.path.exists(os.path.join(path, name)):
             raise UserError(
                 f"{path}: is an export; use bert.load_task, or load the output_dir it is in"
             )
-    return _Files(
-        init_checkpoint=folder,
-        vocab_file=vocab_file and arguments.path("vocab_file", vocab_file),
-        bert_config_file=bert_config_file
-        and arguments.path("bert_config_file", bert_config_file),
-        **text,
-    )
+    return _Files(init_checkpoint=path, **more)
 
 
 def _check_backend():
@@ -169,7 +175,7 @@ class TextEncoder:
 
     @trainable.setter
     def trainable(self, value: bool):
-        self.layer.trainable = value
+        self.layer.trainable = arguments.switch("trainable", value)
 
     def __call__(self, inputs, training: bool | None = None, return_all: bool = False):
         """Encodes a batch, or makes a part of a functional model.
@@ -183,12 +189,14 @@ class TextEncoder:
             pooled_output [b, h]; with return_all also embedding_output [b, s, h] and
             layer_outputs, a list of [b, s, h].
         Raises:
-            UserError: these are texts, or have other names.
+            UserError: these are texts, have other names, or do not fit the model.
         """
-        inputs = arguments.encoder_inputs(inputs)
+        inputs = arguments.encoder_inputs(inputs, self.config)
+        arguments.training(training)
+        return_all = arguments.switch("return_all", return_all)
         return self.layer(inputs, training=training, return_all=return_all)
 
-    @arguments.named
+    @arguments.checked(texts=arguments.texts)
     def tokenize(
         self, texts: Iterable[Text], max_seq_length: int | None = None
     ) -> dict[str, np.ndarray]:
@@ -203,7 +211,6 @@ class TextEncoder:
         Raises:
             UserError: something else than a text is among them.
         """
-        texts = arguments.iterate_texts(texts)
         self._check_length(max_seq_length)
         most = max_seq_length or self._longest
         made = [self._row(text, i, most) for i, text in enumerate(texts)]
@@ -221,7 +228,7 @@ class TextEncoder:
     def _check_length(self, max_seq_length):
         if max_seq_length is None:
             return
-        arguments.check_number("max_seq_length", max_seq_length, at_least=3)
+        arguments.whole(at_least=3)("max_seq_length", max_seq_length)
         if max_seq_length > self._longest:
             raise UserError(
                 f"max_seq_length={max_seq_length}: must be from 3 to {self._longest}, the "
@@ -235,6 +242,7 @@ class TextEncoder:
         packed = packing.pack(self.tokenizer.vocabulary, ids, pair, most)
         return rows.Row(*packed[:2], {})
 
+    @arguments.checked(prefix=arguments.name)
     def inputs(
         self, max_seq_length: int | None = None, *, prefix: str = ""
     ) -> dict[str, keras.KerasTensor]:
@@ -251,7 +259,13 @@ class TextEncoder:
             for name in ("input_ids", "input_mask", "segment_ids")
         }
 
-    @arguments.named
+    @arguments.checked(
+        texts=arguments.texts,
+        pooling=arguments.one_of("mean", "cls"),
+        layer=arguments.whole(),
+        batch_size=arguments.batch_size,
+        doc_stride=arguments.whole(at_least=0),
+    )
     def embed(
         self,
         texts: Iterable[Text],
@@ -277,14 +291,8 @@ class TextEncoder:
         Raises:
             UserError: something else than a text is among them.
         """
-        texts = arguments.iterate_texts(texts)
-        arguments.check_number("batch_size", batch_size, at_least=1)
-        arguments.check_number("doc_stride", doc_stride, at_least=0)
-        if pooling not in ("mean", "cls"):
-            raise UserError(f"pooling={pooling!r}: must be 'mean' or 'cls'")
         text_features.check_pooling(pooling, self.config)
         number = self.config.num_hidden_layers
-        arguments.check_number("layer", layer)
         if not -number <= layer < number:
             raise UserError(
                 f"layer={layer}: the model has {number}, from 0 to {number - 1}, or from "
@@ -324,7 +332,14 @@ class TextEncoder:
             )
 
 
-@arguments.named
+@arguments.checked(
+    texts=arguments.list_of_texts,
+    encoder=_encoder,
+    batch_size=arguments.batch_size,
+    length_buckets=arguments.switch,
+    shuffle=arguments.switch,
+    seed=arguments.whole(at_least=0),
+)
 def dataset(
     texts: Iterable[Text],
     labels: Iterable | None,
@@ -351,14 +366,10 @@ def dataset(
         UserError: there are not as many labels as texts, or they are not numbers; there
             is no text, or something else is among the texts.
     """
-    _check_encoder(encoder)
-    texts = arguments.list_texts(texts)
     if not texts:
         raise UserError("texts is empty; pass at least one")
     for number, text in enumerate(texts):
         arguments.parts(text, number)
-    arguments.check_number("batch_size", batch_size, at_least=1)
-    arguments.check_number("seed", seed, at_least=0)
     encoder._check_length(max_seq_length)
     if labels is not None:
         labels = arguments.label_array(labels, len(texts))
@@ -381,7 +392,13 @@ def dataset(
     )
 
 
-@arguments.named
+@arguments.checked(
+    learning_rate=arguments.number(at_least=0),
+    num_train_steps=arguments.whole(at_least=1, at_most=2**31 - 1),
+    num_warmup_steps=arguments.whole(at_least=0, at_most=2**31 - 1),
+    encoder=_encoder,
+    settings=arguments.optimizer_settings,
+)
 def optimizer(
     learning_rate: float,
     num_train_steps: int,
@@ -402,9 +419,7 @@ def optimizer(
     Raises:
         UserError: there is no such setting.
     """
-    arguments.check_optimizer(learning_rate, settings)
-    arguments.check_number("num_train_steps", num_train_steps, at_least=1)
-    arguments.check_number("num_warmup_steps", num_warmup_steps, at_least=0)
+    arguments.check_effect(settings)
     if num_warmup_steps > num_train_steps:
         raise UserError(
             f"num_warmup_steps={num_warmup_steps}: is more than num_train_steps="
@@ -416,7 +431,6 @@ def optimizer(
             raise UserError(
                 "layerwise_lr_decay needs encoder=, whose layers it is about"
             )
-        _check_encoder(encoder)
         shares = layerwise_shares(encoder.layer.stages, decay)
     rate = in_keras.LearningRate(
         learning_rate, num_train_steps, num_warmup_steps, settings
@@ -424,12 +438,11 @@ def optimizer(
     return in_keras.Optimizer(rate, settings, shares)
 
 
-def _check_encoder(encoder):
-    if not isinstance(encoder, TextEncoder):
-        raise UserError(f"encoder is {encoder!r:.60}; pass what `bert.load` returned")
-
-
-@arguments.named
+@arguments.checked(
+    encoder=_encoder,
+    folder=arguments.path,
+    layout=arguments.one_of("release", "hugging_face"),
+)
 def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     """Writes the encoder with its config and vocabulary; returns the path of its weights.
 
@@ -439,10 +452,6 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     Raises:
         UserError: the folder is not empty, or the layout has no place for something.
     """
-    _check_encoder(encoder)
-    folder = arguments.path("folder", folder)
-    if layout not in ("release", "hugging_face"):
-        raise UserError(f"layout={layout!r}: must be 'release' or 'hugging_face'")
     sources.refuse_remote(folder)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UserError(f"{folder}: is not an empty folder; choose another")
@@ -483,16 +492,13 @@ class MaskedLM:
     def __init__(self, tokenizer, config, model):
         self.tokenizer, self.config, self.model = tokenizer, config, model
 
-    @arguments.named
+    @arguments.checked(text=arguments.text, top_k=arguments.whole(at_least=1))
     def fill(self, text: str, top_k: int = 5) -> list[list[tuple[str, float]]]:
         """The most probable tokens, with their probabilities, for each [MASK] of a text.
 
         Raises:
             UserError: it is not a string, there is no [MASK], or the text is too long.
         """
-        if not isinstance(text, str):
-            raise UserError(f"text is {text!r:.60}; it must be a string")
-        arguments.check_number("top_k", top_k, at_least=1)
         row = mask_filling.encode(self.tokenizer, text, self.config, "text")
         tokens, filled = self.tokenizer.vocabulary.tokens, []
         for probabilities in mask_filling.probabilities(self.model, *row):
@@ -501,7 +507,7 @@ class MaskedLM:
         return filled
 
 
-@arguments.named
+@arguments.checked(**_MODEL_FILES)
 def load_masked_lm(
     path: str,
     *,
@@ -514,9 +520,8 @@ def load_masked_lm(
     Raises:
         UserError: see `load`; or it was not trained on masked words.
     """
-    return MaskedLM(
-        *mask_filling.load(_files(path, vocab_file, bert_config_file, text))
-    )
+    beside = {"vocab_file": vocab_file, "bert_config_file": bert_config_file}
+    return MaskedLM(*mask_filling.load(_files(path, **beside, **text)))
 
 
 class Task:
@@ -530,7 +535,7 @@ class Task:
         self._served = served
         self.inputs = tuple(served.parts)
 
-    @arguments.named
+    @arguments.checked(requests=arguments.requests, batch_size=arguments.batch_size)
     def predict(self, requests: Sequence, batch_size: int = 32) -> list[dict]:
         """Answers requests.
 
@@ -543,9 +548,7 @@ class Task:
         Raises:
             UserError: a request does not have these inputs.
         """
-        return self._served.predict(
-            [self._request(r) for r in arguments.requests(requests)], batch_size
-        )
+        return self._served.predict([self._request(r) for r in requests], batch_size)
 
     def _request(self, request):
         if isinstance(request, Mapping):
@@ -553,8 +556,8 @@ class Task:
         parts = (request,) if isinstance(request, str) else request
         if not isinstance(parts, tuple | list) or len(parts) > len(self.inputs):
             raise UserError(
-                f"{request!r:.60} is no request; it must have {', '.join(self.inputs)}, "
-                "in this order"
+                f"{arguments.shown(request)} is no request; it must have "
+                f"{', '.join(self.inputs)}, in this order"
             )
         return dict(zip(self.inputs, parts, strict=False))
 
@@ -566,7 +569,7 @@ _SCRIPTS = tuple(
 )
 
 
-@arguments.named
+@arguments.checked(path=arguments.path)
 def load_task(path: str) -> Task:
     """Loads what a script trained.
 
@@ -577,7 +580,6 @@ def load_task(path: str) -> Task:
     Raises:
         UserError: there is neither, or the files do not fit each other.
     """
-    path = arguments.path("path", path)
     _check_backend()
     if not sources.exists(path):
         raise UserError(f"{path}: no such folder")

@@ -14,6 +14,8 @@ import pytest
 
 import bert
 import tests
+from training.backend import tf
+from training.queries import arguments
 from modeling.optimizers.clipping import clip_scale
 from modeling.optimizers.in_keras import LearningRate, Optimizer
 from modeling.optimizers.table import OptimizerSettings
@@ -128,6 +130,26 @@ def test_a_single_request_is_no_list_of_them():
             task.predict(request)
 
 
+@pytest.mark.parametrize("batch_size", [-1, 0, 1.0, None, "a", True])
+def test_a_batch_has_a_whole_number_of_requests(batch_size):
+    task = bert.Task(types.SimpleNamespace(parts={"text": "text"}, predict=None))
+    with pytest.raises(bert.UserError, match="must be a whole number from 1 to"):
+        task.predict(["I liked it."], batch_size=batch_size)
+
+
+@pytest.mark.parametrize("shape", [[None, None], None], ids=str)
+def test_what_a_function_traces_is_not_read(encoder, shape):
+    """So training costs nothing for it; values are checked where arrays are at hand."""
+    names = ("input_ids", "segment_ids")
+    specs = [{name: tf.TensorSpec(shape, tf.int32) for name in names}]
+    read = functools.partial(arguments.encoder_inputs, config=encoder.config)
+    batch = {name: tf.constant([[2, -1]]) for name in names}
+    found = tf.function(read, input_signature=specs)(batch)
+    np.testing.assert_array_equal(found["input_ids"], [[2, -1]])
+    with pytest.raises(bert.UserError, match="input_ids has -1"):
+        read(batch)
+
+
 def test_texts_of_other_lengths_and_numbers_bring_no_warning(encoder):
     said = []
     handler = types.SimpleNamespace(level=0, handle=said.append)
@@ -218,7 +240,7 @@ def _masked():
         (lambda e: e.tokenize(["a"], max_seq_length="16"), "must be a whole number"),
         (lambda e: e(["a text"]), "pass what `tokenize` or `inputs` returns"),
         (lambda e: e.inputs(999), "must be from 3 to 128"),
-        (lambda e: e.embed(["a"], batch_size=0), "a whole number at least 1"),
+        (lambda e: e.embed(["a"], batch_size=0), "a whole number from 1 to 1,048"),
         (lambda e: e.embed(["a"], layer="last"), "layer='last': must be a whole"),
         (lambda e: e.embed(["a"], pooling="max"), "must be 'mean' or 'cls'"),
         (lambda e: e.embed(["a"], doc_stride=127), "so that none is skipped"),
@@ -226,7 +248,7 @@ def _masked():
         (lambda e: bert.dataset("a", [1], e), "a single string"),
         (lambda e: bert.dataset([], [], e), "texts is empty"),
         (lambda e: bert.dataset(["a"], [1], e.layer), "pass what `bert.load` returned"),
-        (lambda e: bert.dataset(["a"], [1], e, batch_size=0), "at least 1"),
+        (lambda e: bert.dataset(["a"], [1], e, batch_size=0), "from 1 to 1,048"),
         (
             lambda e: bert.dataset(["a"], ["b"], e),
             "label 0: is 'b'; labels must be numb",
@@ -253,7 +275,10 @@ def _masked():
             lambda e: bert.optimizer(1e-5, 9, weight_decay=None),
             "weight_decay=None: must",
         ),
-        (lambda e: bert.optimizer(1e-5, 9, beta=1), "beta: no setting"),
+        (
+            lambda e: bert.optimizer(1e-5, 9, beta=1),
+            "beta: no such argument; .* weight",
+        ),
         (
             lambda e: bert.optimizer(1e-5, 9, optimizer="sgd"),
             "must be one of adafactor",
@@ -296,6 +321,41 @@ def _masked():
             "pass what `bert.load` returned",
         ),
         (lambda e: bert.load_task("nowhere"), "nowhere: no such folder"),
+        (lambda e: bert.load_task("hf://a"), "allowed only for a model to load"),
+        (lambda e: bert.load_task("http://x"), "files at http:// cannot be opened"),
+        (lambda e: bert.load(MODEL, vocab_file=1.5), "vocab_file=1.5: must be the"),
+        (
+            lambda e: bert.load_masked_lm(MODEL, bert_config_file="http://x"),
+            "files at http:// cannot be opened",
+        ),
+        (lambda e: bert.save(e, "a\0b"), "has the character '.x00', which is not"),
+        (lambda e: e.inputs(prefix="/"), "prefix='/': must not have a slash"),
+        (lambda e: e.tokenize(np.array("a")), "'a', a single string; pass a list"),
+        (lambda e: e({"input_ids": np.array(5)}), "must be whole numbers, .texts, tok"),
+        (lambda e: e({"input_ids": [[5], [5, 6]]}), "all of the same length"),
+        (lambda e: e({"input_ids": [[-1]]}), "input_ids has -1; it must be from 0 to"),
+        (lambda e: e({"input_ids": [[5, 10**6]]}), "input_ids has 1000000; it must be"),
+        (
+            lambda e: e({"input_ids": keras.ops.array([[2, -1]])}),
+            "input_ids has -1; it must be from 0 to",
+        ),
+        (
+            lambda e: e({"input_ids": [[2]], "segment_ids": 7}),
+            "segment_ids is 7; it must be whole numbers",
+        ),
+        (
+            lambda e: e({"input_ids": [[2]], "segment_ids": [[7]]}),
+            "segment_ids has 7; it must be from 0 to 1",
+        ),
+        (
+            lambda e: e({"input_ids": [[2, 3]], "input_mask": [[1]]}),
+            r"input_mask has the shape \(1, 1\), but input_ids \(1, 2\)",
+        ),
+        (
+            lambda e: e(e.tokenize(["a"]), training="no"),
+            "training='no': must be True or False",
+        ),
+        (lambda e: bert.optimizer(np.inf, 9), "learning_rate=inf: must be a number"),
         (lambda e: _masked().fill(["a [MASK]"]), "it must be a string"),
         (lambda e: _masked().fill("a [MASK]", top_k=0), "top_k=0: must be a whole"),
     ],

@@ -1,4 +1,7 @@
-"""Checks what Python passes as texts, labels and numbers, of whatever library.
+"""Checks what Python passes as arguments, of whatever library, by declared rules.
+
+    @checked(path=path, batch_size=whole(at_least=1))
+    def load(path, batch_size=32): ...
 
 What is wrong is said in one line, with the name of the argument.
 """
@@ -15,11 +18,17 @@ import numpy as np
 
 import options
 from errors import UserError
-from modeling.optimizers.table import SCHEDULES, OptimizerSettings, optimizers
+from modeling.architectures.config import EncoderConfig
+from modeling.optimizers.table import OptimizerSettings
 from text.progress import count
 from text.tokenizers.table import TokenizerOptions
+from training.finetuning.options import FineTuningOptions
+from training.run.options import RunOptions
 
 Text = str | tuple[str, str]
+# Takes the name of an argument and its value; returns the value as it is used, or raises
+# UserError.
+Rule = Callable[[str, object], object]
 
 # What Hugging Face's tokenizers and Keras Hub's call inputs.
 _THEIR_NAMES = {
@@ -29,53 +38,78 @@ _THEIR_NAMES = {
     "token_ids": "input_ids",
 }
 _TEXT_FLAGS = [field.name for field in dataclasses.fields(TokenizerOptions)]
+_LARGEST = float(np.finfo(np.float32).max)
+# Control characters, and what stands for bytes that are not UTF-8.
+_NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def named(function: Callable) -> Callable:
-    """Makes the errors of a function name its arguments where scripts have flags.
+def checked(**rules: Rule) -> Callable[[Callable], Callable]:
+    """Checks the arguments of a function, each by the rule of its name.
 
-    Flags that are not arguments stay: they are of the script that the message is about.
+    A default is not checked. Errors are one line, also those of files, and name arguments
+    where scripts have flags; flags that are not arguments stay, because they are of the
+    script that the message is about.
     """
-    names = {*inspect.signature(function).parameters, *_TEXT_FLAGS}
-    # Not in `convert_checkpoint.py --vocab_file`.
-    flag = re.compile(rf"(?<!\.py )--((?:{'|'.join(names)})\b)(=true\b|=false\b)?")
 
-    def argument(match):
-        return match[1] + (match[2] or "").replace("t", "T").replace("f", "F")
+    def decorated(function):
+        signature = inspect.signature(function)
+        defaults = {n: p.default for n, p in signature.parameters.items()}
+        names = {*defaults, *_TEXT_FLAGS}
+        # Not in `convert_checkpoint.py --vocab_file`.
+        flag = re.compile(rf"(?<!\.py )--((?:{'|'.join(names)})\b)(=true\b|=false\b)?")
 
-    @functools.wraps(function)
-    def call(*positional, **by_name):
-        try:
-            return function(*positional, **by_name)
-        except UserError as error:
-            raise UserError(flag.sub(argument, str(error))) from error
+        def argument(match):
+            return match[1] + (match[2] or "").replace("t", "T").replace("f", "F")
 
-    return call
+        @functools.wraps(function)
+        def call(*positional, **by_name):
+            bound = signature.bind(*positional, **by_name)
+            try:
+                for name, value in bound.arguments.items():
+                    if name in rules and value is not defaults[name]:
+                        bound.arguments[name] = rules[name](name, value)
+                return function(*bound.args, **bound.kwargs)
+            except UserError as error:
+                raise UserError(flag.sub(argument, str(error))) from error
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                raise UserError(f"{where}{error.strerror or error}") from error
+
+        return call
+
+    return decorated
 
 
-def iterate_texts(texts: Iterable[Text]) -> Iterable[Text]:
+def shown(value):
+    """What a value is, for a message: the beginning, in one line."""
+    return f"{' '.join(repr(value).split()):.60}"
+
+
+def texts(name: str, value: Iterable[Text]) -> Iterable[Text]:
     """Texts to go through once: a list, a generator, an array, a column of a table.
 
     Raises:
         UserError: it is a single string, or has no order.
     """
-    if hasattr(texts, "to_numpy"):  # pandas, whose indices may not be positions
-        texts = texts.to_numpy()
-    if isinstance(texts, np.ndarray):
-        texts = texts.tolist()
-    if isinstance(texts, str | bytes):
-        raise UserError(f"texts is {texts!r:.60}, a single string; pass a list of them")
-    if isinstance(texts, Mapping | Set) or not isinstance(texts, Iterable):
+    if hasattr(value, "to_numpy"):  # pandas, whose indices may not be positions
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, str | bytes):
         raise UserError(
-            f"texts is {texts!r:.60}; pass a list of strings, or of pairs of strings"
+            f"{name} is {shown(value)}, a single string; pass a list of them"
         )
-    return texts
+    if isinstance(value, Mapping | Set) or not isinstance(value, Iterable):
+        raise UserError(
+            f"{name} is {shown(value)}; pass a list of strings, or of pairs of strings"
+        )
+    return value
 
 
-def list_texts(texts: Iterable[Text]) -> list[Text]:
+def list_of_texts(name: str, value: Iterable[Text]) -> list[Text]:
     """The same as a list."""
-    texts = iterate_texts(texts)
-    return texts if isinstance(texts, list) else list(texts)
+    value = texts(name, value)
+    return value if isinstance(value, list) else list(value)
 
 
 def parts(text: Text, number: int) -> tuple[str, str | None]:
@@ -93,7 +127,7 @@ def parts(text: Text, number: int) -> tuple[str, str | None]:
         if isinstance(first, str) and isinstance(second, str):
             return first, second
     raise UserError(
-        f"text {number}: is {text!r:.60}; it must be a string, or a pair of strings"
+        f"text {number}: is {shown(text)}; it must be a string, or a pair of strings"
     )
 
 
@@ -104,7 +138,7 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
         UserError: they are not numbers, or not as many as there are texts.
     """
     if isinstance(labels, str | bytes | Mapping | Set):
-        raise UserError(f"labels is {labels!r:.60}; pass a list of numbers")
+        raise UserError(f"labels is {shown(labels)}; pass a list of numbers")
     if isinstance(labels, Iterable) and not hasattr(labels, "__array__"):
         labels = list(labels)
     try:
@@ -117,7 +151,7 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
             "same shape"
         ) from None
     if values.ndim == 0:
-        raise UserError(f"labels is {labels!r:.60}; pass a list of numbers")
+        raise UserError(f"labels is {shown(labels)}; pass a list of numbers")
     if len(values) != num_texts:
         raise UserError(
             f"{count(num_texts, 'text')}, but {count(len(values), 'label')}"
@@ -126,7 +160,7 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
         return values
     wrong = next((i for i, v in enumerate(values) if not _is_numbers(np.array(v))), 0)
     raise UserError(
-        f"label {wrong}: is {values.tolist()[wrong]!r:.60}; labels must be numbers, such "
+        f"label {wrong}: is {shown(values.tolist()[wrong])}; labels must be numbers, such "
         "as the index of each in a list of names"
     )
 
@@ -135,118 +169,224 @@ def _is_numbers(values):
     return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())
 
 
-def check_number(name: str, value, *, is_whole: bool = True, **bounds) -> None:
-    """Refuses what is not a number within `options.Bounds(**bounds)`.
+def whole(**bounds: int) -> Rule:
+    """A rule: a whole number within `options.Bounds(**bounds)`."""
+    return functools.partial(_check_number, numbers.Integral, options.Bounds(**bounds))
 
-    Raises:
-        UserError: it is not.
+
+def number(**bounds: float) -> Rule:
+    """A rule: a finite number within `options.Bounds(**bounds)`."""
+    return functools.partial(_check_number, numbers.Real, options.Bounds(**bounds))
+
+
+def _check_number(kind, bounds, name, value):
+    is_one = isinstance(value, kind) and not isinstance(value, bool)
+    # Models compute with 32 bits; nan is at most nothing.
+    if not is_one or not abs(value) <= _LARGEST or value not in bounds:
+        noun = "a whole number" if kind is numbers.Integral else "a number"
+        raise UserError(f"{name}={shown(value)}: must be {noun} {bounds}".rstrip())
+    return value
+
+
+batch_size = whole(at_least=1, at_most=options.MOST_ROWS)
+
+
+def one_of(*choices: str) -> Rule:
+    """A rule: one of some strings."""
+
+    def check(name, value):
+        if not isinstance(value, str) or value not in choices:
+            listed = " or ".join(map(repr, choices))
+            listed = f"one of {', '.join(choices)}" if len(choices) > 2 else listed
+            raise UserError(f"{name}={shown(value)}: must be {listed}")
+        return value
+
+    return check
+
+
+def switch(name: str, value: bool) -> bool:
+    """A rule: True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise UserError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
+
+
+def text(name: str, value: str) -> str:
+    """A rule: a string."""
+    if not isinstance(value, str):
+        raise UserError(f"{name} is {shown(value)}; it must be a string")
+    return value
+
+
+def name(name: str, value: str) -> str:
+    """A rule: what a name of Keras may begin with."""
+    if "/" in text(name, value):
+        raise UserError(f"{name}={shown(value)}: must not have a slash")
+    return value
+
+
+def _flags(noun: str, names: type, *groups: type) -> Rule:
+    """A rule for `**` arguments: what flags of these names may be.
+
+    Args:
+        noun: what they are, for a message.
+        names: a dataclass with a field for each.
+        groups: the `options.Group`s that declare the flags.
     """
-    kind = numbers.Integral if is_whole else numbers.Real
-    allowed = options.Bounds(**bounds)
-    if not isinstance(value, kind) or isinstance(value, bool) or value not in allowed:
-        noun = "a whole number" if is_whole else "a number"
-        raise UserError(f"{name}={value!r:.60}: must be {noun} {allowed}".rstrip())
+    declared = {f.name: f for group in groups for f in dataclasses.fields(group)}
+    fields = {f.name: declared[f.name] for f in dataclasses.fields(names)}
+
+    def check(_, values):
+        for name, value in values.items():
+            if name not in fields:
+                raise UserError(
+                    f"{name}: no such argument; {noun} are {', '.join(sorted(fields))}"
+                )
+            if value is not options.default_of(fields[name]):
+                _rule_of(fields[name])(name, value)
+        return values
+
+    return check
 
 
-def check_text_flags(text: Mapping[str, bool]) -> None:
-    """Refuses other names than those of `TokenizerOptions`, and other values than bools.
+def _rule_of(field):
+    """The rule that a field declares."""
+    if field.metadata["choices"]:
+        return one_of(*field.metadata["choices"])
+    if field.type in (bool, bool | None):
+        return switch
+    assert field.type is float, field
+    return number(**field.metadata["bounds"]._asdict())
+
+
+text_flags = _flags("those of text", TokenizerOptions, TokenizerOptions)
+optimizer_settings = _flags(
+    "the settings of an optimizer", OptimizerSettings, RunOptions, FineTuningOptions
+)
+
+
+def check_effect(settings: Mapping) -> None:
+    """Refuses settings of an optimizer that would have no effect.
 
     Raises:
         UserError: there is one.
     """
-    for name, value in text.items():
-        if name not in _TEXT_FLAGS:
-            raise UserError(
-                f"{name}: no such argument; those of text are {', '.join(_TEXT_FLAGS)}"
-            )
-        if not isinstance(value, bool):
-            raise UserError(f"{name}={value!r:.60}: must be True or False")
-
-
-def check_optimizer(learning_rate: float, settings: Mapping) -> None:
-    """Refuses what is no setting of an optimizer, and values that it cannot have.
-
-    Raises:
-        UserError: there is one.
-    """
-    setting_names = {field.name for field in dataclasses.fields(OptimizerSettings)}
-    if unknown := settings.keys() - setting_names:
-        raise UserError(
-            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
-            f"{', '.join(sorted(setting_names))}"
-        )
-    made = OptimizerSettings(**settings)
-    floats = [f.name for f in dataclasses.fields(made) if f.type is float]
-    numbers = {name: getattr(made, name) for name in floats}
-    for name, value in {"learning_rate": learning_rate, **numbers}.items():
-        bounds = (
-            {"above": 0, "at_most": 1}
-            if name == "layerwise_lr_decay"
-            else {"at_least": 0}
-        )
-        check_number(name, value, is_whole=False, **bounds)
-    for name, value, allowed in (
-        ("optimizer", made.optimizer, optimizers()),
-        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
-    ):
-        if value not in allowed:
-            names = ", ".join(filter(None, allowed))
-            raise UserError(f"{name}={value!r}: must be one of {names}")
-    for name in settings.keys() & made.unused().keys():
-        other, chosen, having = made.unused()[name]
+    unused = OptimizerSettings(**settings).unused()
+    for name in settings.keys() & unused.keys():
+        other, chosen, having = unused[name]
         raise UserError(
             f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
         )
 
 
-def requests(value: Iterable) -> Iterable:
-    """Requests to a task.
-
-    Raises:
-        UserError: it is a single one, or nothing to go through.
-    """
+def requests(name: str, value: Iterable) -> list:
+    """A rule: requests to a task."""
     if isinstance(value, str | bytes | Mapping):
-        raise UserError(f"requests is {value!r:.60}, a single one; pass a list of them")
+        raise UserError(f"{name} is {shown(value)}, a single one; pass a list of them")
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if not isinstance(value, Iterable):
-        raise UserError(f"requests is {value!r:.60}; pass a list of them")
-    return value
+        raise UserError(f"{name} is {shown(value)}; pass a list of them")
+    return list(value)
 
 
-def encoder_inputs(inputs: Mapping) -> dict:
+def encoder_inputs(inputs: Mapping, config: EncoderConfig) -> dict:
     """What an encoder reads; of lists, arrays.
 
+    Values are checked where they are at hand: in arrays of numpy and tensors in the
+    memory of the CPU, and not in what a function of TensorFlow traces.
+
     Raises:
-        UserError: something is missing or has another name.
+        UserError: something is missing, has another name, or cannot be read.
     """
     if not isinstance(inputs, Mapping):
         raise UserError(
-            f"inputs is {inputs!r:.60}; pass what `tokenize` or `inputs` returns, or texts "
-            "to `embed`"
+            f"inputs is {shown(inputs)}; pass what `tokenize` or `inputs` returns, or "
+            "texts to `embed`"
         )
-    input_names = ("input_ids", "input_mask", "segment_ids")
+    most = {
+        "input_ids": config.vocab_size,
+        "input_mask": 2,
+        "segment_ids": config.type_vocab_size if config.has_segments else np.inf,
+    }
     for name in inputs:
-        if name not in input_names:
-            ours = _THEIR_NAMES.get(name)
+        if name not in most:
+            ours = _THEIR_NAMES.get(name) if isinstance(name, str) else None
             hint = f", which is {ours} here" if ours else ""
             raise UserError(
-                f"inputs has {name!r:.60}{hint}; it may have {', '.join(input_names)}"
+                f"inputs has {shown(name)}{hint}; it may have {', '.join(most)}"
             )
     if "input_ids" not in inputs:
         raise UserError("inputs has no input_ids; pass what `tokenize` returns")
-    return {
-        name: np.asarray(values, np.int32) if isinstance(values, list) else values
-        for name, values in inputs.items()
-    }
+    read = {name: _array(name, value) for name, value in inputs.items()}
+    shape = _shape(read["input_ids"])
+    for name, value in read.items():
+        pairs = zip(shape, _shape(value), strict=False)
+        if any(one != other for one, other in pairs if None not in (one, other)):
+            raise UserError(
+                f"{name} has the shape {_shape(value)}, but input_ids {shape}; pass what "
+                "`tokenize` returns"
+            )
+        _check_range(name, value, most[name])
+    return read
+
+
+def _shape(value):
+    """() of what is no array; sizes that a function of TensorFlow leaves open are None."""
+    shape = getattr(value, "shape", ())
+    return (None, None) if getattr(shape, "rank", 0) is None else tuple(shape)
+
+
+def _array(name, value):
+    """A row of numbers for each text, as they are or of a list."""
+    if isinstance(value, list):
+        try:
+            value = np.array(value, np.int32)
+        except (TypeError, ValueError, OverflowError):
+            raise UserError(
+                f"{name} is {shown(value)}; it must be rows of whole numbers, all of the "
+                "same length"
+            ) from None
+    dtype = getattr(value, "dtype", None)
+    kinds = ("int", "uint", "bool") + ("float",) * (name == "input_mask")
+    kind = str(getattr(dtype, "name", dtype))
+    if len(_shape(value)) != 2 or not kind.startswith(kinds):
+        raise UserError(
+            f"{name} is {shown(value)}; it must be whole numbers, [texts, tokens]"
+        )
+    return value
+
+
+def _check_range(name, value, below):
+    is_tensor = hasattr(value, "numpy") and "CPU" in str(getattr(value, "device", ""))
+    values = value.numpy() if is_tensor else value
+    if not isinstance(values, np.ndarray) or not values.size:
+        return
+    for number in (values.min(), values.max()):
+        if not 0 <= number < below:
+            raise UserError(f"{name} has {number}; it must be from 0 to {below - 1:g}")
+
+
+def training(value: bool | None) -> None:
+    """Refuses what does not say whether a model is in training.
+
+    Raises:
+        UserError: it is not True, False, None or a tensor.
+    """
+    if value is not None and not hasattr(value, "dtype"):
+        switch("training", value)
 
 
 def path(name: str, value: str | os.PathLike) -> str:
-    """A path as a shell would pass it.
-
-    Raises:
-        UserError: it is none, or that of a file of Keras.
-    """
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise UserError(f"{name}={value!r:.60}: must be the path of a file or folder")
-    if os.fspath(value).endswith(".keras"):
-        raise UserError(f"{value}: is a file of Keras; use keras.models.load_model")
-    return os.path.expanduser(os.fspath(value))
+    """A rule: a path as a shell would pass it."""
+    given = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(given, str) or not given:
+        raise UserError(f"{name}={shown(value)}: must be the path of a file or folder")
+    if wrong := _NOT_IN_PATHS.search(given):
+        raise UserError(
+            f"{name}={shown(given)}: has the character {wrong[0]!r}, which is not allowed "
+            "in a path; rename the file or folder"
+        )
+    if given.endswith(".keras"):
+        raise UserError(f"{given}: is a file of Keras; use keras.models.load_model")
+    return os.path.expanduser(given)

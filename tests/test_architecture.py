@@ -203,6 +203,22 @@ def test_what_keras_only_looks_for_is_not_loaded_at_the_start(tmp_path):
     assert "keras" in loaded and not loaded & {"sklearn", "matplotlib", "jax"}
 
 
+def test_strangers_addresses_are_opened_through_one_door():
+    """Whose errors are one line; the others write into the folder of a new model."""
+    allowed = {"text/files/anywhere.py", "text/files/sources.py"}
+    allowed |= {"serving/portable.py", "serving/warm_up.py"}
+    allowed |= {"text/graphs/graph_tokenizer.py", "text/graphs/wordpiece_graph.py"}
+    users = {
+        str(path.relative_to(ROOT))
+        for path in (
+            *ROOT.glob("*.py"),
+            *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
+        )
+        if "io.gfile" in path.read_text(encoding="utf-8")
+    }
+    assert users == allowed
+
+
 @pytest.mark.slow
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""

@@ -188,7 +188,7 @@ def test_waiting_for_a_server_is_bounded(monkeypatch):
     monkeypatch.delenv("GCS_RETRY_CONFIG_MAX_RETRIES")  # from `training.backend`
     monkeypatch.setenv("GCS_REQUEST_CONNECTION_TIMEOUT_SECS", "99")
     sources.limit_waiting()
-    assert os.environ["GCS_RETRY_CONFIG_MAX_RETRIES"] == "7"
+    assert os.environ["GCS_RETRY_CONFIG_MAX_RETRIES"] == "5"
     assert os.environ["GCS_REQUEST_CONNECTION_TIMEOUT_SECS"] == "99"  # the user's
 
 

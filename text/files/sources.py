@@ -18,10 +18,10 @@ from errors import UserError
 
 MAX_CONTENT_MB = 64  # many times the largest vocabulary or config
 # For a server that does not answer, TensorFlow's own settings make 11 tries of up to two
-# minutes each, with pauses of three minutes between them. It reads these when it is loaded.
+# minutes each, with pauses of three minutes in all. It reads these when it is loaded.
 _WAITING = {
     "GCS_REQUEST_CONNECTION_TIMEOUT_SECS": "10",
-    "GCS_RETRY_CONFIG_MAX_RETRIES": "7",
+    "GCS_RETRY_CONFIG_MAX_RETRIES": "5",
 }
 _SCHEME = re.compile(r"([a-zA-Z][\w.+-]*)://")
 # TensorFlow would try again and again to open any other address.

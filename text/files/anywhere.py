@@ -21,6 +21,8 @@ def access(path: str) -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         reason = sources.reason(error)
+        if sources.is_remote(path):
+            reason += "; check the address and the network, or pass a local path"
         raise UserError(f"{path}: cannot be read or written: {reason}") from error
     except OSError as error:
         reason = error.strerror or str(error)

@@ -175,6 +175,16 @@ def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
         )
 
 
+def test_a_model_in_several_files_is_read(tmp_path):
+    their_class = FEW["bert"]
+    usual = case("bert", their_class, 1, random.Random(1), may_be_odd=False)
+    model = make(usual, tmp_path / "whole")
+    model.save_pretrained(tmp_path / "split", max_shard_size="2KB")
+    assert len(list((tmp_path / "split").glob("*.safetensors"))) > 2
+    found = ours(usual, tmp_path / "split")
+    assert difference(found, theirs(model, usual), usual) < CLOSE
+
+
 def main(number: int, seed: int = 0) -> int:
     """Prints what became of that many; 1 if something differs."""
     counts, reasons = collections.Counter(), collections.Counter()

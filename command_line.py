@@ -103,7 +103,7 @@ class _Texts(flags.ListParser):
 
     def parse(self, argument):
         texts = super().parse(argument)
-        if "" in texts:
+        if "" in texts or argument and not texts:
             raise ValueError("a name is missing before, between or after the commas")
         return texts
 
@@ -153,7 +153,41 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
     )
 
 
-def _required_but(values, options_class, flag_values=flags.FLAGS):
+def read(
+    options_class, arguments: list[str], flag_values: flags.FlagValues = flags.FLAGS
+):
+    """The options of a command line, of which `define` has defined the flags.
+
+    Args:
+        arguments: the program, and what follows it.
+    Raises:
+        flags.Error: an argument is not one of these flags, or one that is required is
+            missing.
+        UserError: values are not allowed, alone or together.
+    """
+    if unexpected := flag_values(arguments)[1:]:  # flags after it were not read
+        raise _unexpected(unexpected[0], arguments[-len(unexpected) - 1], flag_values)
+    if missing := _required_but([None], options_class, flag_values):
+        raise flags.Error(f"{', '.join(missing)} required")
+    if empty := _required_but(["", []], options_class, flag_values):
+        raise flags.Error(f"{empty[0]}= is empty")
+    parsed = from_flags(options_class, flag_values)
+    _check_output_dir(parsed)
+    return parsed
+
+
+def _unexpected(argument, before, flag_values):
+    """Refuses what is not a flag, after another argument."""
+    name = before.lstrip("-")
+    hint = "every option is a --flag"
+    is_switch = name in flag_values and flag_values[name].boolean
+    if is_switch and argument.lower() in ("true", "false", "1", "0"):
+        short = name if argument.lower() in ("true", "1") else f"no{name}"
+        hint = f"write --{short} or --{name}={argument}"
+    return flags.Error(f"unexpected argument {argument!r}; {hint}")
+
+
+def _required_but(values, options_class, flag_values):
     """The required flags that have one of some values."""
     return [
         f"--{item.name}"
@@ -293,10 +327,12 @@ def parse(options_class):
     if _HELP & set(sys.argv[1:]):
         _print_help(options_class, in_full="--helpfull" in sys.argv)
     define(options_class)
-    _read_command_line(options_class)
-    with _one_line_errors(options_class):
-        parsed = from_flags(options_class)
-        _check_output_dir(parsed)
+    try:
+        with _one_line_errors(options_class):
+            parsed = read(options_class, sys.argv)
+    except flags.Error as error:
+        line = " ".join(str(error).split()).removeprefix("flag ")
+        _fail(2, f"{line} (see {_program()} --help)")
     if flags.FLAGS.only_check_args:
         print(f"{_program()}: the flags are valid")
         sys.exit(0)
@@ -331,8 +367,8 @@ def _check_output_dir(parsed):
         raise UserError("--output_dir=: is empty; name a folder")
     if path and not _is_utf8(path):
         raise _not_utf8(f"--output_dir={path}")
-    if path and os.path.exists(path) and not os.path.isdir(path):
-        raise UserError(f"--output_dir={path}: is a file; name a folder")
+    if path and os.path.lexists(path) and not os.path.isdir(path):
+        raise UserError(f"--output_dir={path}: is not a folder; name one")
 
 
 def _is_utf8(path):
@@ -352,32 +388,6 @@ def _name_in(text, options_class, flag_values=flags.FLAGS):
 
 def _not_utf8(path):
     return UserError(f"{path}: the name is not valid UTF-8; rename it")
-
-
-def _read_command_line(options_class):
-    program = _program()
-    try:
-        arguments = flags.FLAGS(sys.argv)
-    except flags.Error as error:
-        line = " ".join(str(error).split()).removeprefix("flag ")
-        _fail(2, f"{line} (see {program} --help)")
-    if unexpected := arguments[1:]:  # flags after it were not read
-        _refuse(unexpected[0], sys.argv[-len(unexpected) - 1])
-    if missing := _required_but([None], options_class):
-        _fail(2, f"{', '.join(missing)} required (see {program} --help)")
-    if empty := _required_but(["", []], options_class):
-        _fail(2, f"{empty[0]}= is empty (see {program} --help)")
-
-
-def _refuse(argument, before):
-    """Refuses what is not a flag, after another argument."""
-    name = before.lstrip("-")
-    hint = "every option is a --flag"
-    is_switch = name in flags.FLAGS and flags.FLAGS[name].boolean
-    if is_switch and argument.lower() in ("true", "false", "1", "0"):
-        short = name if argument.lower() in ("true", "1") else f"no{name}"
-        hint = f"write --{short} or --{name}={argument}"
-    _fail(2, f"unexpected argument {argument!r}; {hint}")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ def check_place(output_dir: str) -> None:
     """Refuses a place where something else than an export is."""
     final = os.path.join(output_dir, predictor.FOLDER)
     with anywhere.access(final):
-        if not anywhere.exists(final):
+        if not anywhere.exists(final) and not os.path.islink(final):
             return
         is_ours = anywhere.exists(os.path.join(final, predictor.DESCRIPTION))
         if not is_ours and (not anywhere.isdir(final) or anywhere.listdir(final)):

@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import resource
 import runpy
 import signal
 import socket
@@ -28,15 +29,19 @@ _FORKS.set_forkserver_preload(["training.backend", *_SCRIPTS, "tests.programs.pa
 
 
 class Process:
-    """As far as tests want it, `subprocess.Popen` for the command line of a Python file."""
+    """As far as tests want it, `subprocess.Popen` for the command line of a Python file.
 
-    def __init__(self, command, *, stdout, stderr, cwd=None, env=None):
+    Args:
+        limits: of resources, by their numbers; such a process leads a group of its own.
+    """
+
+    def __init__(self, command, *, stdout, stderr, cwd=None, env=None, limits=None):
         assert command[0] == sys.executable, command
         self.args = command
         # Connections are what can be sent to another process.
         files = [connection.Connection(os.dup(f.fileno())) for f in (stdout, stderr)]
         environment = dict(os.environ if env is None else env)
-        given = (command[1:], str(cwd or os.getcwd()), environment, *files)
+        given = (command[1:], str(cwd or os.getcwd()), environment, limits, *files)
         self._process = _FORKS.Process(target=_run, args=given)
         self._process.start()
         for file in files:
@@ -56,13 +61,22 @@ class Process:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 
+    @property
+    def sentinel(self) -> int:
+        """What `multiprocessing.connection.wait` takes."""
+        return self._process.sentinel
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
 
 
-def _run(arguments, cwd, environment, stdout, stderr):
+def _run(arguments, cwd, environment, limits, stdout, stderr):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if limits:
+        os.setpgid(0, 0)
+        for kind, most in limits.items():
+            resource.setrlimit(kind, (most, most))
     os.dup2(stdout.fileno(), 1)
     os.dup2(stderr.fileno(), 2)
     os.chdir(cwd)

@@ -51,8 +51,9 @@ def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
         if guise == "folder":
             path.mkdir()
             (path / "mine.txt").write_text(content)
-        elif guise == "link":
-            (elsewhere / path.name).write_text(content)
+        elif guise in ("link", "link to nothing"):
+            if guise == "link":
+                (elsewhere / path.name).write_text(content)
             path.symlink_to(elsewhere / path.name)
         else:
             path.write_text(content)
@@ -166,12 +167,12 @@ def foreign_checkpoint(root, stack):
     put_checkpoint(root / "output", 5)
 
 
-def only(*names):
+def only(*names, guise="file"):
     """No other strangers than these."""
 
     def replace(root, stack):
         for path in sorted((root / "output").rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
-        plant(root / "output", names)
+        plant(root / "output", names, guise)
 
     return replace

@@ -180,7 +180,7 @@ def test_an_output_dir_is_a_folder(program):
     assert status == 1
     assert (
         complained
-        == f"job.py: error: --output_dir={program}: is a file; name a folder\n"
+        == f"job.py: error: --output_dir={program}: is not a folder; name one\n"
     )
     for folder in (program.parent, program.parent / "new"):
         assert run(program, "--names=x", "--path=p", f"--output_dir={folder}")[0] == 0

@@ -147,13 +147,25 @@ REFUSED_TRAININGS = {
         only("export/mine.txt"),
     ),
     "a file for a folder": Case(
-        "classifier", TRAIN, "best: is a file, but runs make", arrange=only("best")
+        "classifier", TRAIN, "best: is not a folder, but runs", arrange=only("best")
+    ),
+    "a link for a folder": Case(
+        "classifier",
+        TRAIN,
+        "eval: is not a folder, but runs",
+        arrange=only("eval", guise="link to nothing"),
+    ),
+    "a link for an export": Case(
+        "classifier",
+        EXPORT | TRAIN,
+        "export: exists and is not an export; move it",
+        arrange=only("export", guise="link to nothing"),
     ),
     "pre-train, damaged": Case(
         "pretraining", PRETRAIN | DAMAGED, "is damaged", TRAIN | START, damaged
     ),
     "pre-train, a file for a folder": Case(
-        "pretraining", PRETRAIN, "eval: is a file, but runs make", arrange=only("eval")
+        "pretraining", PRETRAIN, "eval: is not a folder, but runs", arrange=only("eval")
     ),
 }
 

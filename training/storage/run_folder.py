@@ -119,13 +119,14 @@ def _state(directory):
 
 
 def check_subfolders(directory: str) -> None:
-    """Refuses a file that has the name of a folder that runs make there."""
+    """Refuses a file, or a link to nothing, that has the name of a folder of a run."""
     for name in (EVAL, BEST, RUNS, TEACHER):
         path = os.path.join(directory, name)
         with anywhere.access(path):
-            if anywhere.exists(path) and not anywhere.isdir(path):
+            is_there = anywhere.exists(path) or os.path.islink(path)
+            if is_there and not anywhere.isdir(path):
                 raise UserError(
-                    f"{path}: is a file, but runs make a folder of this name; move it, or "
+                    f"{path}: is not a folder, but runs make one of this name; move it, or "
                     "choose another --output_dir"
                 )
 
@@ -188,9 +189,11 @@ def make_room(path: str) -> None:
     """
     with anywhere.access(path):
         directory, name = os.path.split(path)
-        # This program makes no links. Writing through one would change another file.
-        if name not in made(directory) or os.path.islink(path):
-            if anywhere.exists(path):
+        # This program makes no links. Writing through one would change another file, or
+        # make one where it points.
+        is_link = os.path.islink(path)
+        if name not in made(directory) or is_link:
+            if is_link or anywhere.exists(path):
                 anywhere.set_aside(path)
             claim(path)
 

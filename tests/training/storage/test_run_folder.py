@@ -289,3 +289,13 @@ def test_what_was_not_noted_had_its_default(tmp_path):
     # From then on the run is held to it, whatever the default becomes.
     with pytest.raises(UserError, match="new was 5 and is now 6"):
         run_folder.check_settings(directory, {"seed": 1, "new": 6}, {"new": 6})
+
+
+def test_a_link_to_nothing_is_kept_and_not_written_through(tmp_path, capsys):
+    path, target = tmp_path / "run.json", tmp_path / "elsewhere.json"
+    path.symlink_to(target)
+    run_folder.write_file(str(path), "ours")
+    assert path.read_text() == "ours" and not path.is_symlink()
+    assert (tmp_path / "run.json.kept-1").readlink() == target
+    assert not target.exists()
+    assert f"renamed to {path}.kept-1" in capsys.readouterr().err

@@ -114,6 +114,17 @@ def field(
     return dataclasses.field(default=default, kw_only=True, metadata=metadata)
 
 
+def changed(group: type, name: str, default, help: str | None = None):
+    """Declares an option of a base class anew, with another default or help.
+
+    All else that the base declares, such as bounds, holds for it, too.
+    """
+    (declared,) = (f for f in dataclasses.fields(group) if f.name == name)
+    bounds = declared.metadata["bounds"]._asdict()
+    others = {k: v for k, v in declared.metadata.items() if k != "bounds"}
+    return field(default, **others | bounds | ({"help": help} if help else {}))
+
+
 class Group:
     """Base of dataclasses of options; checks what their fields declare.
 
@@ -135,7 +146,11 @@ def _check_value(item, value):
         value if isinstance(value, list) else [value],
         item.metadata["bounds"],
     )
+    if not values and default_of(item):
+        raise UserError(f"--{item.name}= is empty; list at least one")
     for number in values:
+        if isinstance(number, str) and "\0" in number:
+            raise UserError(f"--{item.name}={number!r}: contains a NUL character")
         if isinstance(number, float) and not math.isfinite(number):
             if math.isnan(number) or not item.metadata["may_be_infinite"]:
                 raise UserError(f"--{item.name}={number}: must be a finite number")

@@ -55,11 +55,11 @@ class Options(FineTuningOptions):
         "id that is a whole number becomes a string, as all JSON keys are.",
         common=True,
     )
-    max_seq_length: int = options.field(
+    max_seq_length: int = options.changed(
+        FineTuningOptions,
+        "max_seq_length",
         384,
         help="Maximum number of tokens per row: question, window and 3 special tokens.",
-        at_most=options.MOST_TOKENS,
-        common=True,
     )
     doc_stride: int = options.field(
         128,

@@ -80,8 +80,6 @@ class Options(options.Group):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.init_checkpoint:
-            raise UserError("--init_checkpoint: is empty; name at least one model")
         if not self.tasks and not self.glue_dir:
             raise UserError("nothing to do; pass --tasks or --glue_dir")
         if not self.output_dir:

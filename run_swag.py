@@ -65,15 +65,13 @@ class Options(PooledOptions):
     dev_file: str = options.field("val.csv", help="Dev set.")
     test_file: str = options.field("test.csv", help="Test set; labels optional.")
     # The paper's values for SWAG.
-    train_batch_size: list[int] = options.field(
+    train_batch_size: list[int] = options.changed(
+        PooledOptions,
+        "train_batch_size",
         [16],
         help="Questions per update, over all replicas; a list is searched.",
-        at_most=options.MOST_ROWS,
-        common=True,
     )
-    learning_rate: list[float] = options.field(
-        [2e-5], help="The peak learning rate; a list is searched.", common=True
-    )
+    learning_rate: list[float] = options.changed(PooledOptions, "learning_rate", [2e-5])
 
     def __post_init__(self):
         super().__post_init__()

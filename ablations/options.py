@@ -115,8 +115,6 @@ class Options(TokenizerOptions):
             raise UserError(
                 f"--table={','.join(self.table)}: must be any of {', '.join(TABLES)}"
             )
-        if not self.seeds:
-            raise UserError("--seeds: is empty; list at least one")
         if self.tasks and not self.input_file:
             raise UserError(
                 "--tasks needs --input_file: pass text that the tasks' texts are like"

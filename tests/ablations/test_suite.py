@@ -163,7 +163,7 @@ def test_the_baseline_has_the_config_and_no_weights(folder):
         ({"glue_dir": None}, "nothing to do; pass --tasks or --glue_dir"),
         ({"squad_flags": "--version_2", "tasks": ["SQuAD:squad"]}, None),
         ({"classifier_flags": "--do_train"}, "--do_train is set by the plan"),
-        ({"init_checkpoint": []}, "--init_checkpoint: is empty"),
+        ({"init_checkpoint": []}, "--init_checkpoint= is empty"),
     ],
 )
 def test_all_that_is_missing_is_said_at_once(folder, changes, message):

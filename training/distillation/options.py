@@ -147,7 +147,9 @@ class DistillationOptions(options.Group):
 class WordDistillationOptions(DistillationOptions):
     """Distillation. In pre-training, the teacher is asked about every batch."""
 
-    distill_from: str | None = options.field(
+    distill_from: str | None = options.changed(
+        DistillationOptions,
+        "distill_from",
         None,
         help="The teacher, for distillation: a model with a masked-LM head and the same "
         "vocabulary. The output_dir of a pre-training, a checkpoint, a Hugging Face model, "

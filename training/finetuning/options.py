@@ -110,7 +110,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         only_for={"do_export": options.GIVEN, "export_formats": options.ABSENT},
     )
 
-    log_every_steps: int = options.field(50, help="Updates between reports.")
+    log_every_steps: int = options.changed(RunOptions, "log_every_steps", 50)
     num_trials: int = options.field(
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "
@@ -206,8 +206,6 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
                 raise UserError(
                     f"--{name}={value}: frozen layers need --init_checkpoint"
                 )
-        if self.lora_rank and not self.lora_targets:
-            raise UserError("--lora_targets= is empty; name at least one layer")
         if self.lora_rank and self.init_checkpoint:
             base, output = map(os.path.abspath, (self.init_checkpoint, self.output_dir))
             if base == output:

@@ -23,7 +23,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import compression, inputs, local, tables
+from text.files import compression, inputs, local, protected, tables
 from text.progress import Progress
 from training.queries.options import QueryOptions
 
@@ -138,7 +138,7 @@ class Counts:
 def main(flags: Options) -> None:
     """Does what the flags ask for."""
     read = [flags.input_file, flags.vocab_file, flags.bert_config_file]
-    query.check_output(flags, [*read, flags.init_checkpoint])
+    protected.check_output(flags.output_file, [*read, flags.init_checkpoint])
     tokenizer, config, model = mask_filling.load(flags)
     query.check_length(flags, config)
     # A row that cannot be read is found now, not in an hour.

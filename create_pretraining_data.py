@@ -120,7 +120,9 @@ class Options(GenerationOptions):
 
 
 _MUCH_UNKNOWN = 0.05
-_NUMBER = re.compile(r"[+-]?\d+")  # of files, after "@"
+_NUMBER = re.compile(
+    r"[+-]?(\d[\d._]*(e[+-]?\d+)?)?", re.I
+)  # after "@", or meant as one
 
 
 def main(flags: Options) -> None:
@@ -178,11 +180,13 @@ def _output_files(patterns, may_be_remote):
     files = []
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")
-        if at and name and _NUMBER.fullmatch(count):
-            total = int(count)
-            if not 1 <= total <= _MOST_FILES:
+        if at and _NUMBER.fullmatch(count):
+            total = int(count) if count.isdecimal() else 0
+            is_counted = name and not name.endswith("@")
+            if not is_counted or not 1 <= total <= _MOST_FILES:
                 raise UserError(
-                    f"--output_file={pattern}: must name from 1 to {_MOST_FILES:,} files"
+                    f"--output_file={pattern}: must name from 1 to {_MOST_FILES:,} files, "
+                    "as in NAME@16"
                 )
             files += [f"{name}-{i:05d}-of-{total:05d}" for i in range(total)]
         else:

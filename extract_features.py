@@ -28,7 +28,7 @@ import command_line
 import options
 from errors import UserError
 from modeling.architectures.features import EMBEDDINGS, MIX
-from text.files import inputs, local
+from text.files import inputs, local, protected
 from text.instances import packing
 from text.progress import Progress, count
 from text.tokenizers.whole_words import SPECIAL
@@ -260,7 +260,7 @@ def _check_paths(flags: Options):
         read += paths
     path = flags.output_file
     if path != _STANDARD_OUTPUT:
-        query.check_output(flags, read)
+        protected.check_output(path, read)
     is_stream = path == _STANDARD_OUTPUT or local.is_stream(path)
     if is_stream and flags.output_format == "hdf5":
         raise UserError(f"{path}: HDF5 can only be written to a file; name one")

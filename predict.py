@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, local, protected, sources, tables
+from text.files import inputs, local, protected, tables
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -100,8 +100,7 @@ def main(flags: Options) -> int | None:
     if flags.serve is not None:
         return _serve(flags)
     if flags.output_file:
-        sources.refuse_remote(flags.output_file)
-        protected.refuse([flags.output_file], [flags.input_file, flags.model_dir])
+        protected.check_output(flags.output_file, [flags.input_file, flags.model_dir])
     model = Predictor(flags.model_dir)  # has the variables, whichever adapter answers
     predictor = model.named(flags.adapter)
     table = Table(flags.input_file, flags.input_format, predictor, flags.max_line_mb)
@@ -182,7 +181,6 @@ def _arriving(rows, size):
 def _output(path):
     if path is None:
         return contextlib.nullcontext(sys.stdout.buffer)
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     return local.replacing(path)
 
 

@@ -135,6 +135,7 @@ def test_flags_become_fields(program):
         (["--names=x", "--path="], 2, "--path= is empty (see job.py --help)"),
         (["--names=x", "--path=p", "--output_dir="], 1, "error: --output_dir=: is"),
         (["--names=x,", "--path=p"], 2, "--names=x,: a name is missing"),
+        (["--names=\n", "--path=p"], 2, "--names= : a name is missing before"),
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
         (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
         (["--names=x", "--path=bad"], 1, "error: bad: is bad; choose a good one"),
@@ -273,6 +274,8 @@ class Job(Shared):
         ({"rate": 1.0}, "--rate=1.0: must be above 0 and below 1"),
         ({"rate": float("nan")}, "--rate=nan: must be a finite number"),
         ({"names": ["x", "y", "x"]}, "--names: x is repeated; list it once"),
+        ({"names": ["a\0b"]}, r"--names='a\x00b': contains a NUL character"),
+        ({"counts": []}, "--counts= is empty; list at least one"),
         ({"size": 2}, "--size has no effect with --kind=a; it is for --kind=b or c"),
         (
             {"rate": 0.5},
@@ -293,6 +296,24 @@ def test_what_a_field_declares_is_checked(values, message):
 def test_what_is_declared_may_be_kept():
     assert Job(kind="C", size=2, rate=0.5, counts=[1, 2_000]).size == 2
     assert Job(size=1, path="p").rate is None  # the default of a flag is never refused
+
+
+def test_what_is_declared_anew_keeps_all_but_its_default():
+    @dataclasses.dataclass(frozen=True)
+    class Other(Job):
+        counts: list[int] = options.changed(Job, "counts", [2])
+        rate: float | None = options.changed(Job, "rate", 0.5, help="Its own.")
+
+    assert Other(size=2, kind="b").counts == [2]
+    for values, message in [
+        ({"counts": [0]}, "--counts=0: must be from 1 to 2,000"),
+        ({"rate": 1.0}, "--rate=1.0: must be above 0 and below 1"),
+        ({"rate": 0.1}, "--rate has no effect without --size"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            Other(**values)
+    helps = {f.name: f.metadata["help"] for f in dataclasses.fields(Other)}
+    assert (helps["counts"], helps["rate"]) == ("Counts.", "Its own.")
 
 
 def test_a_run_is_identified_by_what_says_so():

@@ -327,6 +327,10 @@ def test_files_that_cannot_be(exported, tmp_path):
     part = os.path.join(exported("label"), "export.json")
     with pytest.raises(UserError, match="export.json: is a part of the export in"):
         main(input_file=path, output_file=part)
+    absent = tmp_path / "absent"
+    with pytest.raises(UserError, match="there is no folder .*absent; create it"):
+        main(input_file=path, output_file=str(absent / "a.jsonl"))
+    assert not absent.exists()
     with pytest.raises(UserError, match="is not a regular file"):
         main(input_file=str(tmp_path))
     with pytest.raises(FileNotFoundError):

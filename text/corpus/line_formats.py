@@ -24,7 +24,9 @@ class JsonOptions(inputs.LineOptions):
     """Input files. JSON lines."""
 
     json_field: str = options.field(
-        "text", help="The key of the text, with --input_format=jsonl."
+        "text",
+        help="The key of the text, with --input_format=jsonl.",
+        only_for={"input_format": "jsonl"},
     )
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from errors import UserError
-from text.files import json_files, local
+from text.files import json_files, local, sources
 
 RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it
 EXPORT_DESCRIPTION = "export.json"
@@ -77,6 +77,20 @@ def refuse(
             whole = folder.vocabulary_of(names)
         if whole:
             raise UserError(f"{path}: is a part of {whole}; choose another output")
+
+
+def check_output(path: str, read: Iterable[str | None]) -> None:
+    """Refuses now an --output_file that would fail at the end, or replace what is read."""
+    sources.refuse_remote(path)
+    if os.path.isdir(path):
+        raise UserError(f"{path}: is a folder; name a file in it")
+    refuse([path], read)
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise UserError(
+            f"{path}: there is no folder {folder}; create it, or choose another "
+            "--output_file"
+        )
 
 
 def _models(read):

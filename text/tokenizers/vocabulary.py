@@ -268,6 +268,11 @@ class Vocabulary:
             tokens.pop()
         if not tokens:
             raise UserError(f"{path}:1: the vocabulary is empty")
+        if odd := [id for id, token in enumerate(tokens) if "\0" in token]:
+            raise UserError(
+                f"{path}:{odd[0] + 1}: contains a NUL character; a vocabulary is text, one "
+                "token per line"
+            )
         digest = hashlib.sha256(content).hexdigest()
         vocabulary = cls(tokens, path=path, digest=digest)
         _report_repeated(vocabulary)

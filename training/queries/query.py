@@ -1,22 +1,18 @@
-"""What queries of a checkpoint begin with: the model that flags name, the file to write."""
+"""What queries of a checkpoint begin with: the model that flags name."""
 
-import os
-from collections.abc import Iterable
 from typing import Protocol
 
 from training.run import checks, implied_flags
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from text.files import protected, sources
 from text.tokenizers.tokenizer import Tokenizer
 from training.run.implied_flags import ModelFlags
 
 
-class Query(Protocol):
-    """The flags of a script that reads rows and writes a file."""
+class RowFlags(Protocol):
+    """The flags of a script that lays texts out as rows."""
 
-    output_file: str
     max_seq_length: int
 
 
@@ -35,26 +31,11 @@ def read_model(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, str]:
     return tokenizer, config, prefix
 
 
-def check_length(flags: Query, config: EncoderConfig) -> None:
+def check_length(flags: RowFlags, config: EncoderConfig) -> None:
     """Refuses rows for which the model has too few positions."""
     if flags.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={flags.max_seq_length}: the model has only "
             f"max_position_embeddings={config.max_position_embeddings}; pass "
             f"--max_seq_length={config.max_position_embeddings} or less"
-        )
-
-
-def check_output(flags: Query, read: Iterable[str | None]) -> None:
-    """Refuses now an --output_file that would fail at the end, or replace what is read."""
-    path = flags.output_file
-    sources.refuse_remote(path)
-    if os.path.isdir(path):
-        raise UserError(f"{path}: is a folder; name a file in it")
-    protected.refuse([path], read)
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise UserError(
-            f"{path}: there is no folder {folder}; create it, or choose another "
-            "--output_file"
         )

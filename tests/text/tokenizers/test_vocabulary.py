@@ -66,8 +66,9 @@ def test_of_a_repeated_token_the_later_id_counts(load, caplog):
         (b"[PAD]\n[UNK]\n[CLS]\na\n", r"vocab.txt: no line is \[SEP\] or \[MASK\]"),
         (SPECIALS + b"caf\xe9\n", "vocab.txt:6: not UTF-8 .byte 0xe9 after 3 bytes"),
         ("[PAD]\n".encode("utf-16"), "vocab.txt:1: not UTF-8"),
+        (SPECIALS + b"a\0b\n", "vocab.txt:6: contains a NUL character"),
     ],
-    ids=["empty", "blank", "missing specials", "latin-1", "utf-16"],
+    ids=["empty", "blank", "missing specials", "latin-1", "utf-16", "NUL"],
 )
 def test_broken_files_are_refused(load, content, message):
     with pytest.raises(UserError, match=message):

@@ -73,7 +73,10 @@ def words(state: tuple, shape):
     numbers here and there, but never a run of them.
     """
     first, second = state
-    places = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
+    number = math.prod(shape)
+    is_many = isinstance(number, int) and number > 2**31
+    places = ops.arange(number, dtype="int64" if is_many else "int32")
+    places = ops.reshape(places, shape)
     places = ops.multiply(ops.cast(places, "uint32"), _word(_STRIDE))
     return _hash(ops.bitwise_xor(first, _wrapped(ops.add(second, places))))
 

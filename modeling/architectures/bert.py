@@ -86,6 +86,11 @@ class BertConfig(EncoderConfig):
         """The row of that table that all padding reads; None: that of its place."""
         return None
 
+    def kept_numbers(self, seq_length: int) -> int:
+        """What the products read: two of queries and keys, and one of each other kind."""
+        scores = self.num_attention_heads * seq_length
+        return seq_length * (6 * self.hidden_size + self.intermediate_size + scores)
+
     def multiplications(self, seq_length: int) -> int:
         """Of the products of matrices in one pass over a row."""
         width = self.hidden_size

@@ -92,6 +92,10 @@ class EncoderConfig:
         """The width of the table of word embeddings."""
         return self.hidden_size
 
+    def kept_numbers(self, seq_length: int) -> int:
+        """What the gradients of a layer need of its pass over one row, at the least."""
+        return seq_length * self.hidden_size
+
     def multiplications(self, seq_length: int) -> int:
         """Of the products of matrices in the encoder's pass over one row."""
         raise NotImplementedError

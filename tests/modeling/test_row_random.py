@@ -127,3 +127,11 @@ def test_dropouts_of_a_pass_and_of_the_next_are_independent():
         for apart in (1, 128):
             shifted = chi_square(numbers[apart:], others_numbers[:-apart])
             assert shifted < DEVIATIONS
+
+
+def test_a_tensor_may_have_more_places_than_an_int32_counts():
+    @tf.function
+    def drawn():
+        return row_random.words(row_random.states([1, 2], [3])[0], (2**16, 2**16))
+
+    assert drawn.get_concrete_function().output_shapes == (2**16, 2**16)

@@ -169,6 +169,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def longest(self) -> int:
+        """The length to which the batch with the longest row is padded."""
+        return int(self._lengths[self._buckets.max()])
+
     def _count_tokens(self):
         """int [rows]: tokens per row; of its longest sequence if it has several."""
         shape = self.layout.shape("input_mask")

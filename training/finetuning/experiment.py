@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 import options
-from training.run import checks, distribution, loop, report
+from training.run import capacity, checks, distribution, loop, report
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
 from modeling import layers
@@ -126,6 +126,31 @@ class Experiment:
         """Makes the rows of these sets."""
         for split in splits:
             self.sets.read(split)
+            self._check_capacity(split)
+
+    def _check_capacity(self, split):
+        """Refuses batches of a set that cannot fit."""
+        flags, rows = self.flags, self.sets.read(split).file
+        name, size, kept = "predict_batch_size", flags.predict_batch_size, {}
+        if split == "train":
+            name, size, kept = (
+                "train_batch_size",
+                max(flags.train_batch_size),
+                flags.kept,
+            )
+        elif split in self.task.eval_sets and flags.evaluates:
+            name, size = "eval_batch_size", flags.eval_batch_size
+        if flags.uses_tpu:
+            return
+        parts = flags.gradient_accumulation_steps if split == "train" else 1
+        number = size // parts // self.strategy.num_replicas_in_sync
+        capacity.check_batch(
+            f"--{name}={size}",
+            number * (rows.layout.num_choices or 1),
+            rows.longest,
+            self.config,
+            **{"dtype": flags.dtype} | kept,
+        )
 
     def check_batches(self, trials: list[Trial]) -> None:
         flags, replicas = self.flags, self.strategy.num_replicas_in_sync
@@ -138,7 +163,10 @@ class Experiment:
                 replicas,
                 flags.gradient_accumulation_steps,
             )
-            if not self.num_train_steps(trial):
+            rows = self.num_train_steps(trial) * trial.train_batch_size
+            # Which rows are in which batch is known before the first; see `Rows.training`.
+            capacity.check(f"--num_train_epochs={trial.num_train_epochs:g}", 5 * rows)
+            if not rows:
                 most = int(self.num_examples * trial.num_train_epochs)
                 raise UserError(
                     f"{count(self.num_examples, 'training example')} in "

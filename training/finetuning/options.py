@@ -255,6 +255,12 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         return super().training_settings | own | self.distillation_settings
 
     @property
+    def kept(self):
+        # The gradients of frozen layers need less.
+        is_frozen = self.features or self.lora_rank or self.freeze_layers is not None
+        return super().kept | ({"keeps": "nothing"} if is_frozen else {})
+
+    @property
     def low_rank_alpha(self) -> float:
         """The factor of low-rank products, times their rank; 0 without any."""
         return self.lora_alpha or self.lora_rank or 0.0

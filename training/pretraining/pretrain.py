@@ -64,7 +64,7 @@ def pretrain(flags: PretrainingOptions) -> None:
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
-    _check_capacity(flags, config)
+    _check_capacity(flags, config, strategy.num_replicas_in_sync)
     log = _make_log(flags, strategy)
     flags, inputs = _read(flags, config, strategy, log)
     if flags.dry_run:
@@ -192,16 +192,26 @@ def _check_divisions(flags: PretrainingOptions, replicas):
     checks.check_division("eval_batch_size", flags.eval_batch_size, replicas)
 
 
-def _check_capacity(flags: PretrainingOptions, config):
-    """Refuses rows and memory that cannot fit: the outputs of all layers, in 16 bits."""
-    if flags.do_train and not flags.uses_tpu:
-        rows = flags.train_batch_size // flags.gradient_accumulation_steps
-        for name in ("max_seq_length", "mem_len"):
-            tokens = rows * getattr(flags, name)
-            states = tokens * config.num_hidden_layers * config.hidden_size
-            batch = f"--train_batch_size={flags.train_batch_size}"
-            row = f"--{name}={getattr(flags, name)}"
-            capacity.check(f"{batch} with {row}", 2 * states)
+def _check_capacity(flags: PretrainingOptions, config, replicas):
+    """Refuses batches, and memory of earlier rows, that cannot fit."""
+    if flags.uses_tpu:
+        return
+    length = flags.max_seq_length
+    if flags.do_train:
+        size, parts = flags.train_batch_size, flags.gradient_accumulation_steps
+        what = f"--train_batch_size={size}"
+        capacity.check_batch(
+            what, size // parts // replicas, length, config, **flags.kept
+        )
+        remembered = size // replicas * flags.mem_len * config.num_hidden_layers
+        capacity.check(
+            f"{what} with --mem_len={flags.mem_len}",
+            4 * remembered * config.hidden_size,
+        )
+    if flags.do_eval or flags.eval_every_steps:
+        size = flags.eval_batch_size
+        what = f"--eval_batch_size={size}"
+        capacity.check_batch(what, size // replicas, length, config, dtype=flags.dtype)
 
 
 # --- The run -------------------------------------------------------------------------

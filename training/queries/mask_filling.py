@@ -6,6 +6,7 @@ import numpy as np
 
 from training.backend import tf
 from training.queries import query
+from training.run import capacity
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -163,7 +164,9 @@ class Filler:
         return self._graphs[length](batch)
 
     def _padded(self, rows, length):
-        shape = self._batch_size, length
+        shape = self._batch_size, int(length)
+        what = f"--batch_size={self._batch_size}"
+        capacity.check_batch(what, *shape, self._model.encoder.config)
         batch = {
             "input_ids": np.full(shape, self._pad_id, np.int32),
             "input_mask": np.zeros(shape, np.int32),

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from training.backend import tf
+from training.run import capacity
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.encoder import Encoder
@@ -293,6 +294,13 @@ def encode(
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
             batch = _pad([some[i] for i in chosen], encoder, max_seq_length, pad_id)
+            number, length = batch["input_ids"].shape
+            capacity.check_batch(
+                f"--batch_size={batch_size}",
+                number // encoder.strategy.num_replicas_in_sync,
+                length,
+                encoder.model.config,
+            )
             values = encoder(batch)
             if not np.isfinite(values).all():
                 raise UserError(

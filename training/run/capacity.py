@@ -5,6 +5,7 @@ import functools
 import math
 import os
 import re
+import sys
 
 from training.backend import tf
 from training.storage import whole_model
@@ -12,6 +13,7 @@ from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from text.progress import size
 
+_MEASURED = 3  # times the least that a pass with its gradients takes
 _TABLES = ("vocab_size", "max_position_embeddings")  # of these, rows have a width
 
 
@@ -24,7 +26,7 @@ def check(what: str, num_bytes: float) -> None:
         UserError: it cannot fit.
     """
     has = _memory()
-    if num_bytes > has and len(tf.config.list_physical_devices()) == 1:
+    if num_bytes > has and not _has_accelerators():
         raise UserError(
             f"{what} needs at least {size(num_bytes)} of memory, but this machine has "
             f"{size(has)}; lower the sizes"
@@ -47,6 +49,41 @@ def check_network(
         check(f"{where}: a network of {number:,} weights", number * each)
 
 
+def check_batch(
+    flag: str,
+    rows: int,
+    seq_length: int,
+    config: EncoderConfig,
+    *,
+    dtype: str = "float32",
+    keeps: str = "nothing",
+) -> None:
+    """Checks that one pass over a batch can fit; warns where it hardly does.
+
+    Args:
+        flag: what sets the size of the batch.
+        rows: of the batch, on one device at a time.
+        seq_length: of each row, with its padding.
+        keeps: for the gradients: what is in "layers", their "outputs", or "nothing".
+    """
+    # A pass that keeps nothing has, at one time, more than a third of what is in a layer:
+    # what its largest product reads and writes, and the layer's input.
+    of_row = config.kept_numbers(seq_length) / 3
+    if keeps == "layers":
+        of_row = config.kept_numbers(seq_length) * config.num_hidden_layers
+    elif keeps == "outputs":
+        of_row = max(of_row, seq_length * config.hidden_size * config.num_hidden_layers)
+    least = rows * of_row * (2 if dtype == "mixed_bfloat16" else 4)
+    what = f"{flag}: a pass over {rows:,} rows of {seq_length:,} tokens"
+    check(what, least)
+    if keeps == "layers" and least * _MEASURED > _memory() and not _has_accelerators():
+        print(
+            f"warning: {what} may need {size(least * _MEASURED)} of memory; this machine "
+            f"has {size(_memory())}",
+            file=sys.stderr,
+        )
+
+
 def _may_have(config):
     """More weights than it has; counting them takes seconds where they are many."""
     values = {
@@ -57,6 +94,10 @@ def _may_have(config):
     width = max([v for name, v in values.items() if name not in _TABLES], default=1)
     rows = sum(values.get(name, 0) for name in _TABLES)
     return 4 * rows * width + 16 * config.num_hidden_layers * width**2
+
+
+def _has_accelerators():
+    return len(tf.config.list_physical_devices()) > 1
 
 
 @functools.cache

@@ -298,6 +298,14 @@ class RunOptions(options.Group):
         )
 
     @property
+    def kept(self) -> dict:
+        """What training keeps of a batch; arguments of `capacity.check_batch`."""
+        return {
+            "dtype": self.dtype,
+            "keeps": "outputs" if self.recompute else "layers",
+        }
+
+    @property
     def optimizer_settings(self) -> dict:
         """The flags that are fields of `OptimizerSettings`."""
         names = (field.name for field in dataclasses.fields(OptimizerSettings))

@@ -1,18 +1,20 @@
 """What cannot fit into memory is refused before it is allocated; nothing else is."""
 
-import dataclasses
-
 import pytest
 
+import augment_text
 import convert_checkpoint
+import extract_features
+import run_classifier
+import run_pretraining
 import tests
 from training.backend import tf
-from training.pretraining import pretrain
 from training.run import capacity
 from errors import UserError
 from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
-from tests import jobs, tiny
+from modeling.architectures.xlnet.xlnet import XlnetConfig
+from tests import given, jobs, pretraining, tiny
 
 LARGE = {
     "tables": tiny.config(vocab_size=2**31 - 1, hidden_size=2048),
@@ -24,7 +26,7 @@ LARGE = {
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
     monkeypatch.setattr(capacity, "_memory", lambda: 100 * 10**9)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda: ["CPU"])
+    monkeypatch.setattr(capacity, "_has_accelerators", lambda: False)
 
 
 @pytest.mark.parametrize("name", ["tables", "positions", "layers"])
@@ -46,32 +48,87 @@ def test_what_may_fit_is_not_refused():
 
 
 def test_accelerators_have_memory_of_their_own(monkeypatch):
+    monkeypatch.undo()
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda: ["CPU", "GPU"])
     capacity.check_network(LARGE["tables"], "c.json")
 
 
-@dataclasses.dataclass
-class Flags:
-    train_batch_size: int = 2**20
-    gradient_accumulation_steps: int = 1
-    max_seq_length: int = 128
-    mem_len: int = 0
-    do_train: bool = True
-    uses_tpu: bool = False
+def refused(message, script, flags, **changes):
+    with pytest.raises(UserError, match=f"^--{message}.* of memory, but this machine"):
+        jobs.run(script, flags | changes)
 
 
-def test_rows_that_cannot_fit_are_refused():
+def test_batches_of_a_pre_training_are_refused_before_records_are_read(tmp_path):
+    config = tiny.config(hidden_size=64, max_position_embeddings=64)
+    flags = pretraining.flags(tmp_path, config, input_file=["none"])
+    size = {"train_batch_size": 2**20}
+    message = "train_batch_size=1048576: a pass over 1,048,576 rows of 64 tokens needs"
+    of_layer = 64 * (6 * 64 + 32 + 2 * 64)  # what the products read
+    least = f"{2**20 * of_layer * 4 / 1e9:.0f} GB"
+    refused(f"{message} at least {least}", run_pretraining, flags, **size)
+    with pytest.raises(UserError, match="none"):  # matches no file
+        jobs.run(run_pretraining, flags | size | {"gradient_accumulation_steps": 4})
+    evaluate = {"do_train": False, "do_eval": True, "eval_batch_size": 2**20}
+    config = tiny.config(hidden_size=512, max_position_embeddings=64)
+    flags |= pretraining.flags(tmp_path, config, input_file=["none"])
+    refused(
+        "eval_batch_size=1048576: a pass over 1,0", run_pretraining, flags, **evaluate
+    )
+
+
+def test_memory_of_earlier_rows_that_cannot_fit_is_refused(tmp_path):
+    config = XlnetConfig(9, 16, 1, 2, 8, 16, "gelu", True)
+    flags = pretraining.flags(tmp_path, config, input_file=["none"])
+    changes = {"objective": "permuted", "train_batch_size": 2**12, "mem_len": 2**20}
+    message = "train_batch_size=4096 with --mem_len=1048576 needs"
+    refused(message, run_pretraining, flags, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "changes"),
+    [
+        ("train_batch_size", 16, {"train_batch_size": [16]}),
+        ("eval_batch_size", 1024, {"do_eval": True, "eval_batch_size": 1024}),
+        ("predict_batch_size", 512, {"do_predict": True, "predict_batch_size": 512}),
+    ],
+)
+def test_batches_of_a_fine_tuning_are_refused_before_it_trains(
+    name, size, changes, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(capacity, "_memory", lambda: 50_000)
+    monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
+    flags = given.of_classifier(tmp_path) | {"output_dir": str(tmp_path / "output")}
+    message = f"{name}={size}: a pass over {size:,} rows of 8 tokens"
+    refused(message, run_classifier, flags, do_train=True, **changes)
+
+
+def test_batches_of_queries_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(capacity, "_memory", lambda: 10**6)
+    monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
+    augmented = given.of_augmentation(tmp_path) | {"output_file": str(tmp_path / "out")}
+    message = "batch_size=1048576: a pass over 1,048,576 rows of"
+    refused(message, augment_text, augmented, batch_size=2**20)
+    lines = "".join("the first\n" for _ in range(200))
+    featured = given.of_features(tmp_path) | {"output_file": str(tmp_path / "features")}
+    (tmp_path / "text.txt").write_text(lines)
+    refused(
+        "batch_size=200: a pass over 200 rows",
+        extract_features,
+        featured,
+        batch_size=200,
+    )
+    assert not (tmp_path / "features").exists() and not (tmp_path / "out").exists()
+
+
+def test_what_hardly_fits_is_warned_of(capsys):
     config = BertConfig(30522)
-    with pytest.raises(
-        UserError, match="^--train_batch_size=1048576 with --max_seq_le"
-    ):
-        pretrain._check_capacity(Flags(), config)
-    pretrain._check_capacity(Flags(gradient_accumulation_steps=2**10), config)
-    long = Flags(train_batch_size=64, mem_len=2**20)
-    with pytest.raises(
-        UserError, match="^--train_batch_size=64 with --mem_len=1048576"
-    ):
-        pretrain._check_capacity(long, config)
+    capacity.check_batch("--n=1", 1000, 128, config)
+    assert not capsys.readouterr().err
+    capacity.check_batch("--n=1", 1000, 128, config, keeps="layers")
+    assert capsys.readouterr().err == (
+        "warning: --n=1: a pass over 1,000 rows of 128 tokens may need 170 GB of memory; "
+        "this machine has 100 GB\n"
+    )
 
 
 def test_a_longer_table_that_cannot_fit_is_refused(tmp_path):

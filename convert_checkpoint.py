@@ -125,12 +125,14 @@ class Options(TokenizerOptions):
         help="Lengthen the table of tokens, for example by the three special tokens with "
         "which a GPT is fine-tuned; new rows are random. 0 leaves it unchanged.",
         at_least=0,
+        below=2**31,
     )
     max_position_embeddings: int = options.field(
         0,
         help="Lengthen the position table; new positions start as copies. 0 leaves it "
         "unchanged.",
         at_least=0,
+        below=2**31,
     )
 
     def __post_init__(self):

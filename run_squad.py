@@ -113,12 +113,14 @@ class Options(FineTuningOptions):
         None,
         help="Number of starts to try per window with a --span_head other than "
         "independent; by default 5 for albert and xlnet, 20 for the others.",
+        at_most=1000,
         at_least=1,
         only_for={"span_head": options.GIVEN},
     )
     end_n_top: int | None = options.field(
         None,
         help="Number of ends to try per start; same defaults as --start_n_top.",
+        at_most=1000,
         at_least=1,
         only_for={"span_head": options.GIVEN},
     )

@@ -53,7 +53,10 @@ class Options(options.Group):
         "SQuAD and SWAG are always trained with the paper's one setting.",
     )
     num_trials: int = options.field(
-        1, help="Seeds of each setting; deviations are between them.", at_least=1
+        1,
+        help="Seeds of each setting; deviations are between them.",
+        at_most=10_000,
+        at_least=1,
     )
     from_mnli: bool = options.field(
         False, help="Begin RTE, MRPC and STS-B with the encoder trained for MNLI."

@@ -37,7 +37,7 @@ class Options(TokenizerOptions):
         None, help="The vocabulary. By default, one is learned from the text."
     )
     vocab_size: int = options.field(
-        8000, help="Size of a learned vocabulary.", at_least=1
+        8000, help="Size of a learned vocabulary.", at_least=1, below=2**31
     )
     bert_config_file: str | None = options.field(
         None,
@@ -62,16 +62,26 @@ class Options(TokenizerOptions):
     num_trials: int = options.field(
         3,
         help="Fine-tuning runs per task and pre-trained encoder, with other seeds.",
+        at_most=1000,
         at_least=1,
     )
     num_train_steps: int = options.field(
-        1200, help="Pre-training updates; a tenth of them is warm-up.", at_least=1
+        1200,
+        help="Pre-training updates; a tenth of them is warm-up.",
+        at_most=2**31 - 1,
+        at_least=1,
     )
     max_seq_length: int = options.field(
-        64, help="Tokens per row, for all scripts.", at_most=options.MOST_TOKENS
+        64,
+        help="Tokens per row, for all scripts.",
+        at_most=options.MOST_TOKENS,
+        at_least=8,
     )
     max_predictions_per_seq: int = options.field(
-        10, help="Maximum number of masked tokens per row."
+        10,
+        help="Maximum number of masked tokens per row.",
+        at_most=options.MOST_TOKENS,
+        at_least=1,
     )
     records_flags: str = options.field(
         "--dupe_factor=5",

@@ -257,7 +257,7 @@ REFUSED = {
     "odd outputs": ({"output_file": ["o@1e3"]}, "o@1e3: must name .* as in NAME@16"),
     "no number": ({"output_file": ["o@"]}, "o@: must name from 1"),
     "two numbers": ({"output_file": ["o@@3"]}, "o@@3: must name from 1"),
-    "no name before it": ({"output_file": ["@3"]}, "@3: must name from 1"),
+    "a number alone": ({"output_file": ["@3"]}, "@3: must name from 1"),
     "not JSON": (
         {"json_field": "a"},
         "--json_field has no effect with --input_format=s",

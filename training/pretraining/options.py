@@ -124,7 +124,11 @@ class PretrainingOptions(
         common=True,
     )
     max_predictions_per_seq: int = options.field(
-        20, help="Number of masked positions in each record.", at_least=1, identity=True
+        20,
+        help="Number of masked positions in each record.",
+        at_most=options.MOST_TOKENS,
+        at_least=1,
+        identity=True,
     )
     train_batch_size: int = options.field(
         32,

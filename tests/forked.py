@@ -33,15 +33,27 @@ class Process:
 
     Args:
         limits: of resources, by their numbers; such a process leads a group of its own.
+        untraced: run functions of TensorFlow as they are written, as `jobs.untraced`.
     """
 
-    def __init__(self, command, *, stdout, stderr, cwd=None, env=None, limits=None):
+    def __init__(
+        self,
+        command,
+        *,
+        stdout,
+        stderr,
+        cwd=None,
+        env=None,
+        limits=None,
+        untraced=False,
+    ):
         assert command[0] == sys.executable, command
         self.args = command
         # Connections are what can be sent to another process.
         files = [connection.Connection(os.dup(f.fileno())) for f in (stdout, stderr)]
         environment = dict(os.environ if env is None else env)
-        given = (command[1:], str(cwd or os.getcwd()), environment, limits, *files)
+        place = str(cwd or os.getcwd())
+        given = (command[1:], place, environment, limits, untraced, *files)
         self._process = _FORKS.Process(target=_run, args=given)
         self._process.start()
         for file in files:
@@ -71,8 +83,10 @@ class Process:
             os.kill(self.pid, number)
 
 
-def _run(arguments, cwd, environment, limits, stdout, stderr):
+def _run(arguments, cwd, environment, limits, untraced, stdout, stderr):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if untraced:
+        sys.modules["tensorflow"].config.run_functions_eagerly(True)
     if limits:
         os.setpgid(0, 0)
         for kind, most in limits.items():

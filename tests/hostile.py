@@ -1,4 +1,4 @@
-"""Gives flags of scripts values that nobody should, and judges what a command then does.
+"""Gives scripts flags and files that nobody should, and judges what a command then does.
 
 A command is to end with 0, or with one line on stderr; it must not change a file that it
 did not make, nor take more than a few GB.
@@ -19,8 +19,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import connection
+from typing import ClassVar
 
 from absl import flags as absl_flags
 
@@ -39,11 +40,6 @@ NAMES += ["/dev/null", "/dev/full", "/dev/zero"]
 # Of file systems that nobody has, or that nothing is reached on.
 ADDRESSES = ["gs://no/where", "x://y", "hf://a", "hf://a/b", "http://127.0.0.1:9/x"]
 
-_LIMITS = {
-    resource.RLIMIT_AS: 12 << 30,
-    resource.RLIMIT_FSIZE: 1 << 30,
-    resource.RLIMIT_CORE: 0,
-}
 _ENVIRONMENT = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}
 # What a command may say besides the line about what is wrong.
 _SAID = re.compile(r"warning: |\S+: features of|[^\r]*\r|.*took |learning pieces|$")
@@ -150,8 +146,63 @@ class Case:
     value: str
     words: tuple[str, ...]
 
+    limits: ClassVar[Mapping[int, int]] = {  # of resources
+        resource.RLIMIT_AS: 12 << 30,
+        resource.RLIMIT_FSIZE: 1 << 30,
+        resource.RLIMIT_CORE: 0,
+    }
+
     def __str__(self):
         return f"{self.script} --{self.flag}={self.value!r}"
+
+    def prepare(self, folder: pathlib.Path) -> None:
+        """Changes the command's copy of the files."""
+
+
+# What a file may be replaced by, by the end of its name.
+_LINE = {"a line of 200 MB": lambda: bytes(2 * 10**8)}
+_CELL = {"a cell of 200 MB": lambda: b'"' + (b"a" * 999 + b"\n") * 2 * 10**5}
+CONTENTS = {
+    ".txt": _LINE,
+    ".tsv": _LINE | {"many cells": lambda: b"a\t" * 3 * 10**7},
+    ".csv": _LINE | _CELL | {"many cells": lambda: b"a," * 3 * 10**7},
+    ".json": _LINE
+    | _CELL
+    | {
+        "many values": lambda: b"[" + b"[]," * 10**6 + b"[]]",
+        "a deep list": lambda: b"[" * 10**6,
+        "a deep object": lambda: b'{"a": ' * 10**6,
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class FileCase(Case):
+    """A command that finds one of CONTENTS in the file `flag`, in two GB of memory."""
+
+    limits = Case.limits | {resource.RLIMIT_DATA: 2 << 30}
+
+    def prepare(self, folder):
+        """See `Case`."""
+        path = folder / self.flag
+        path.write_bytes(CONTENTS[path.suffix][self.value]())
+
+
+def file_cases(script: str, flags: dict, folder: pathlib.Path) -> list[FileCase]:
+    """The files of text that a script is given, with each of CONTENTS.
+
+    Those that all scripts read alike, and further sets, are those of run_classifier alone.
+    """
+    words = tuple(options.words(**flags))
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    if script != "run_classifier":
+        others = re.compile(r".*\b(\w*config|vocab|dev|test|val)\.\w+")
+        files = {name for name in files if not others.fullmatch(name)}
+    return [
+        FileCase(script, name, content, words)
+        for name in sorted(files)
+        for content in CONTENTS.get(os.path.splitext(name)[1], ())
+    ]
 
 
 def cases(script: str, flags: dict) -> list[Case]:
@@ -221,6 +272,7 @@ class _Command:
         self._place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._folder = pathlib.Path(self._place.name, "work")
         shutil.copytree(files, self._folder)
+        case.prepare(self._folder)
         self._before = _contents(self._folder)
         self._log = self._folder.parent / "stderr"
         program = tests.ROOT / f"{case.script.replace('.', '/')}.py"
@@ -231,7 +283,7 @@ class _Command:
                 stderr=log,
                 cwd=self._folder,
                 env=_ENVIRONMENT,
-                limits=_LIMITS,
+                limits=case.limits,
                 untraced=untraced,
             )
         self._began, self._seconds = time.monotonic(), seconds

@@ -16,7 +16,7 @@ FREE = set(
     """
     doc_stride early_stopping_patience eval_every_steps gradient_accumulation_steps
     held_out_every iterations_per_loop keep_checkpoint_max keep_checkpoints_at keep_layers
-    log_every_steps max_answer_length max_eval_steps max_line_mb max_modules max_records
+    log_every_steps max_answer_length max_eval_steps max_modules max_records
     max_skipped_updates min_character_count min_frequency n_best_size num_shown num_tokens
     num_tpu_cores package_dev_sentences package_sentences random_seed
     save_checkpoints_steps seed top_k word_column

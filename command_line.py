@@ -25,7 +25,8 @@ from absl import app, flags
 import options
 from errors import UserError
 
-_OUT_OF_MEMORY = "not enough memory; lower the sizes and batch sizes"
+_OUT_OF_MEMORY = "not enough memory; lower the sizes, or those of the batches and files"
+_LONGEST = 2000  # characters of a message, which may quote what it found
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127  # of 32 bits, in which models compute
 # Characters that end a line or move a terminal's cursor.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -407,7 +408,7 @@ def _one_line_errors(options_class):
             raise
         _fail(1, f"error: {_not_utf8(path)}")
     except MemoryError as error:
-        _fail(1, f"error: {_OUT_OF_MEMORY} ({error or 'no more'})")
+        _fail(1, f"error: {_OUT_OF_MEMORY}" + f" ({error})" * bool(str(error)))
     except Exception as error:
         if type(error).__name__ != "ResourceExhaustedError":  # TensorFlow's
             raise
@@ -421,6 +422,8 @@ def _program():
 
 
 def _fail(status, message):
+    if len(message) > _LONGEST:  # its beginning says where, its end what to do
+        message = f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 4 :]}"
     # One line, even if a name in the message contains a line feed.
     message = _CONTROL.sub(lambda match: repr(match[0])[1:-1], message)
     print(f"{_program()}: {message}", file=sys.stderr)

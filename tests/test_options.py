@@ -43,6 +43,10 @@ def main(given):
         open(given.path)
     if given.path == "large":
         bytearray(2**62)
+    if given.path == "full":
+        raise MemoryError
+    if given.path == "long":
+        raise UserError("text:1: " + "x" * 10**6 + " is not a tag; fix it")
     if given.path == "larger":
         raise type("ResourceExhaustedError", (Exception,), {})("OOM for 9 GB; more\\nof it")
     if given.path == "stop":
@@ -144,6 +148,8 @@ def test_flags_become_fields(program):
         (["--names=x", "--path=/gone"], 1, "error: --path=/gone: No such file or dir"),
         (["--names=x", "--path=stop"], 130, "interrupted"),
         (["--names=x", "--path=large"], 1, "error: not enough memory; lower the sizes"),
+        (["--names=x", "--path=full"], 1, "error: not enough memory; lower the sizes"),
+        (["--names=x", "--path=long"], 1, "error: text:1: xxx"),
         (["--names=x", "--path=larger"], 1, "error: not enough memory; lower the"),
     ],
     ids=str,
@@ -152,7 +158,13 @@ def test_what_a_user_can_mend_is_one_line(program, arguments, status, line):
     found, said, complained = run(program, *arguments)
     assert found == status and said == ""
     assert complained.startswith(f"job.py: {line}")
-    assert complained.count("\n") == 1
+    assert complained.count("\n") == 1 and "()" not in complained
+    assert len(complained) < 2000
+
+
+def test_a_long_message_keeps_its_remedy(program):
+    _, _, complained = run(program, "--names=x", "--path=long")
+    assert complained.endswith("xxx is not a tag; fix it\n") and " ... " in complained
 
 
 def test_a_bound_may_be_infinite(program):

@@ -1,16 +1,14 @@
 """Refuses what the memory of this machine cannot hold, before any of it is allocated."""
 
 import dataclasses
-import functools
 import math
-import os
-import re
 import sys
 
 from training.backend import tf
 from training.storage import whole_model
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from text import memory
 from text.progress import size
 
 _MEASURED = 3  # times the least that a pass with its gradients takes
@@ -25,7 +23,7 @@ def check(what: str, num_bytes: float) -> None:
     Raises:
         UserError: it cannot fit.
     """
-    has = _memory()
+    has = memory.total()
     if num_bytes > has and not _has_accelerators():
         raise UserError(
             f"{what} needs at least {size(num_bytes)} of memory, but this machine has "
@@ -43,7 +41,7 @@ def check_network(
         numbers_per_weight: 1, or 2 with gradients; an optimizer's slots may be few.
     """
     each = 4 * numbers_per_weight
-    if _may_have(config) * each > _memory():
+    if _may_have(config) * each > memory.total():
         weights = whole_model.network(config).weights
         number = sum(math.prod(weight.shape) for weight in weights)
         check(f"{where}: a network of {number:,} weights", number * each)
@@ -76,10 +74,14 @@ def check_batch(
     least = rows * of_row * (2 if dtype == "mixed_bfloat16" else 4)
     what = f"{flag}: a pass over {rows:,} rows of {seq_length:,} tokens"
     check(what, least)
-    if keeps == "layers" and least * _MEASURED > _memory() and not _has_accelerators():
+    if (
+        keeps == "layers"
+        and least * _MEASURED > memory.total()
+        and not _has_accelerators()
+    ):
         print(
             f"warning: {what} may need {size(least * _MEASURED)} of memory; this machine "
-            f"has {size(_memory())}",
+            f"has {size(memory.total())}",
             file=sys.stderr,
         )
 
@@ -98,14 +100,3 @@ def _may_have(config):
 
 def _has_accelerators():
     return len(tf.config.list_physical_devices()) > 1
-
-
-@functools.cache
-def _memory():
-    """Bytes of memory and swap."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if os.path.exists("/proc/meminfo"):
-        with open("/proc/meminfo", encoding="ascii") as file:
-            swap = re.search(r"SwapTotal:\s*(\d+) kB", file.read())
-        total += 1024 * int(swap[1]) if swap else 0
-    return total

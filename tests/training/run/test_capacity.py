@@ -15,6 +15,7 @@ from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.xlnet.xlnet import XlnetConfig
 from tests import given, jobs, pretraining, tiny
+from text import memory
 
 LARGE = {
     "tables": tiny.config(vocab_size=2**31 - 1, hidden_size=2048),
@@ -24,8 +25,8 @@ LARGE = {
 
 
 @pytest.fixture(autouse=True)
-def memory(monkeypatch):
-    monkeypatch.setattr(capacity, "_memory", lambda: 100 * 10**9)
+def large_machine(monkeypatch):
+    monkeypatch.setattr(memory, "total", lambda: 100 * 10**9)
     monkeypatch.setattr(capacity, "_has_accelerators", lambda: False)
 
 
@@ -95,7 +96,7 @@ def test_memory_of_earlier_rows_that_cannot_fit_is_refused(tmp_path):
 def test_batches_of_a_fine_tuning_are_refused_before_it_trains(
     name, size, changes, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(capacity, "_memory", lambda: 50_000)
+    monkeypatch.setattr(memory, "total", lambda: 50_000)
     monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
     flags = given.of_classifier(tmp_path) | {"output_dir": str(tmp_path / "output")}
     message = f"{name}={size}: a pass over {size:,} rows of 8 tokens"
@@ -103,7 +104,7 @@ def test_batches_of_a_fine_tuning_are_refused_before_it_trains(
 
 
 def test_batches_of_queries_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(capacity, "_memory", lambda: 10**6)
+    monkeypatch.setattr(memory, "total", lambda: 10**6)
     monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
     augmented = given.of_augmentation(tmp_path) | {"output_file": str(tmp_path / "out")}
     message = "batch_size=1048576: a pass over 1,048,576 rows of"

@@ -42,7 +42,10 @@ ADDRESSES = ["gs://no/where", "x://y", "hf://a", "hf://a/b", "http://127.0.0.1:9
 
 _ENVIRONMENT = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}
 # What a command may say besides the line about what is wrong.
-_SAID = re.compile(r"warning: |\S+: features of|[^\r]*\r|.*took |learning pieces|$")
+_SAID = re.compile(
+    r"warning: |\S+: features of|[^\r]*\r|.*took |learning pieces|"
+    r".* variables matched|  unused in the checkpoint|$"
+)
 
 
 # --- Commands that work ------------------------------------------------------------------
@@ -230,7 +233,6 @@ class Reader:
 
         Any other exception is a mistake of ours.
         """
-        self._flags.unparse_flags()
         for name in self._flags:
             self._flags[name].unparse()
         try:

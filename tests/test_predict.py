@@ -136,7 +136,7 @@ def test_answers_keep_the_order_and_batches_pad_little(answer, monkeypatch):
 
 
 def test_answers_to_a_file(answer, tmp_path):
-    path = tmp_path / "new" / "answers.jsonl"
+    path = tmp_path / "answers.jsonl"
     assert answer("label", b"good\n", output_file=str(path)) == []
     assert json.loads(path.read_text())["predicted"] == "positive"
     assert [p.name for p in path.parent.iterdir()] == ["answers.jsonl"]

@@ -412,7 +412,8 @@ def _one_line_errors(options_class):
     except Exception as error:
         if type(error).__name__ != "ResourceExhaustedError":  # TensorFlow's
             raise
-        _fail(1, f"error: {_OUT_OF_MEMORY} ({str(error).partition('; ')[0]})")
+        reason = re.search(r"OOM [^;\[\n]*(\[[\d,]*\])?", str(error))
+        _fail(1, f"error: {_OUT_OF_MEMORY}" + (f" ({reason[0]})" if reason else ""))
     except KeyboardInterrupt as interrupt:
         _fail(130, str(interrupt) or "interrupted")
 

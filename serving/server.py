@@ -39,6 +39,7 @@ from collections.abc import Collection
 
 import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer  # h11 has no other way to see a line's end
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -288,8 +289,13 @@ class _Requests(h11.Connection):
     What follows its end is the next request, which may be one that the proxy never saw. h11
     refuses the rest of such requests itself.
 
-    Source: RFC 9112, 2.2 (bare LF), 5.2 (folded lines), 6.1 and 6.3 (two lengths).
+    Source: RFC 9112, 2.2 (bare LF), 5.2 (folded lines), 6.1 and 6.3 (two lengths), 7.1.2
+        (lines after the last chunk, which no client of ours sends).
     """
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self._receive_buffer = _Lines()
 
     def next_event(self):
         if self.their_state is h11.IDLE:
@@ -302,7 +308,18 @@ class _Requests(h11.Connection):
             is_old = event.http_version < b"1.1"
             if b"transfer-encoding" in names and (is_old or b"content-length" in names):
                 raise h11.RemoteProtocolError("the length of the body is ambiguous")
+        if isinstance(event, h11.EndOfMessage) and event.headers:
+            raise h11.RemoteProtocolError("there are lines after the last chunk")
         return event
+
+
+class _Lines(ReceiveBuffer):
+    """Refuses a chunked body that ends with a bare LF."""
+
+    def maybe_extract_lines(self):
+        if self._data[:1] == b"\n":
+            raise h11.RemoteProtocolError("a body ends in an old way")
+        return super().maybe_extract_lines()
 
 
 class _Connection(H11Protocol):

@@ -34,11 +34,21 @@ def refuse_if_filled(what: str) -> None:
     Raises:
         UserError: it has.
     """
-    if (filled := used()) > _MOST * total():
+    filled = used()
+    has = min(total(), filled + _left())
+    if filled > _MOST * has:
         raise UserError(
-            f"{what} has filled {size(filled)} of the {size(total())} of memory that there "
-            "are; use a smaller file, or a machine with more memory"
+            f"{what} has filled {size(filled)} of the {size(has)} of memory that other "
+            "programs leave; use a smaller file, or a machine with more memory"
         )
+
+
+def _left():
+    """The bytes of memory and swap that no process fills."""
+    found = re.findall(
+        r"(?:MemAvailable|SwapFree):\s*(\d+) kB", _content("/proc/meminfo")
+    )
+    return 1024 * sum(map(int, found)) if found else total()
 
 
 def _content(path):

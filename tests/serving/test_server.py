@@ -247,6 +247,14 @@ SMUGGLING = {
     "bare carriage return": (b"X: a\rContent-Length: 4|Content-Length: 20", BODY),
     "signed chunk": (b"Transfer-Encoding: chunked", b"+" + CHUNKED),
     "chunk with a line feed": (b"Transfer-Encoding: chunked", b"14;a\n" + CHUNKED[2:]),
+    "a line after the chunks": (
+        b"Transfer-Encoding: chunked",
+        CHUNKED.removesuffix(b"\r\n") + b"X: a\r\n\r\n",
+    ),
+    "a line feed after the chunks": (
+        b"Transfer-Encoding: chunked",
+        CHUNKED.removesuffix(b"\r\n") + b"\n",
+    ),
     "chunks of an old version": (b"Transfer-Encoding: chunked", CHUNKED, b"1.0"),
 }
 USUAL = {

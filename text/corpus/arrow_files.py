@@ -8,7 +8,7 @@ import contextlib
 import functools
 import io
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 import pyarrow
@@ -75,7 +75,12 @@ class ParquetTable:
     def _rows_at_once(self, number, column):
         group = self._metadata.row_group(number)
         chunks = map(group.column, range(group.num_columns))
-        chunk = next(each for each in chunks if each.path_in_schema == column)
+        chunk, *others = (each for each in chunks if each.path_in_schema == column)
+        if others:
+            raise UserError(
+                f"{self._path}: {column!r} is also the name of a column within another; "
+                "rename one of them"
+            )
         unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
         if unpacked > _MOST_UNPACKED and unpacked > _MOST_RATIO * packed:
             raise _bomb(self._path, f"row group {number}", unpacked)
@@ -228,11 +233,20 @@ def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
         )
 
 
-def bytes_of(cell: pyarrow.Scalar) -> int | None:
-    """The length of a text in UTF-8, of which nothing is copied; None if there is none."""
-    if isinstance(cell, pyarrow.DictionaryScalar):
-        cell = cell.value
-    return cell.as_buffer().size if cell.is_valid else None
+def texts(array: pyarrow.Array) -> Iterator[tuple[int | None, Callable[[], str]]]:
+    """Yields for each row the length of its text in UTF-8, and what makes the text.
+
+    Nothing is copied before that is called. The length is None where there is no text.
+    """
+    values = array.dictionary if pyarrow.types.is_dictionary(array.type) else array
+    lengths = [cell.as_buffer().size if cell.is_valid else None for cell in values]
+    if values is array:
+        places = range(len(array))
+    else:
+        places = array.indices.to_pylist()
+    for place in places:
+        length = None if place is None else lengths[place]
+        yield length, lambda place=place: values[place].as_py()
 
 
 def packed(arrays: Iterable[pyarrow.Array]) -> bytes:

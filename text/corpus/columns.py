@@ -113,16 +113,18 @@ class TextColumn(TextFormat):
                 batches = table.batches(span.start, stop, column)
             else:  # of a sample
                 number, batches = span.start, tables.unpacked(span.block)
-            for cell in itertools.chain.from_iterable(batches):
+            rows = itertools.chain.from_iterable(map(tables.texts, batches))
+            for size, text in rows:
                 number += 1
-                where, size = f"{span.path}: row {number:,}", tables.bytes_of(cell)
                 if size is None:
                     raise UserError(
-                        f"{where} has no text in column {column!r}; leave out such rows"
+                        f"{span.path}: row {number:,} has no text in column {column!r}; "
+                        "leave out such rows"
                     )
                 if size > chosen.max_line_mb * inputs.MB:
-                    raise inputs.too_long(f"{where}: the text", chosen.max_line_mb)
-                for paragraph in cell.as_py().splitlines():
+                    where = f"{span.path}: row {number:,}: the text"
+                    raise inputs.too_long(where, chosen.max_line_mb)
+                for paragraph in text().splitlines():
                     yield from split_sentences(paragraph)
                     yield PARAGRAPH_END
                 yield None

@@ -80,7 +80,8 @@ def parse(content: bytes | str, **hooks: Callable[[str | dict], object]):
     """
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        integer = _integer if _LONG.search(text) else None  # it takes its time
+        is_long = len(text) > _MAX_DIGITS and _LONG.search(text)
+        integer = _integer if is_long else None  # it takes its time
         value = json.loads(text, parse_int=integer, **hooks)
         if "\\u" in text:  # may be half of a pair, which no file can contain
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -90,7 +91,8 @@ def parse(content: bytes | str, **hooks: Callable[[str | dict], object]):
         raise ValueError(f"not UTF-8 (byte {error.start})") from error
     except UnicodeEncodeError as error:
         raise ValueError("has half of a surrogate pair, such as \\ud800") from error
-    _check_depth(value)
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(value)
     return value
 
 

@@ -197,11 +197,18 @@ def _check_capacity(flags: PretrainingOptions, config, replicas):
     if flags.uses_tpu:
         return
     length = flags.max_seq_length
+    # Of the words to predict; some objectives have them at all places.
+    logits = min(flags.max_predictions_per_seq, length) * config.vocab_size
     if flags.do_train:
         size, parts = flags.train_batch_size, flags.gradient_accumulation_steps
         what = f"--train_batch_size={size}"
         capacity.check_batch(
-            what, size // parts // replicas, length, config, **flags.kept
+            what,
+            size // parts // replicas,
+            length,
+            config,
+            logits=logits,
+            **flags.kept,
         )
         remembered = size // replicas * flags.mem_len * config.num_hidden_layers
         capacity.check(

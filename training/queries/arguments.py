@@ -283,9 +283,9 @@ def requests(name: str, value: Iterable) -> list:
     """A rule: requests to a task."""
     if isinstance(value, str | bytes | Mapping):
         raise UserError(f"{name} is {shown(value)}, a single one; pass a list of them")
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim:
         value = value.tolist()
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, np.ndarray):
         raise UserError(f"{name} is {shown(value)}; pass a list of them")
     return list(value)
 
@@ -328,6 +328,12 @@ def encoder_inputs(inputs: Mapping, config: EncoderConfig) -> dict:
                 "`tokenize` returns"
             )
         _check_range(name, value, most[name])
+    length = shape[-1] if shape else None
+    if length is not None and not 0 < length <= config.max_position_embeddings:
+        raise UserError(
+            f"inputs has rows of {length} tokens; this model reads from 1 to "
+            f"{config.max_position_embeddings}"
+        )
     return read
 
 

@@ -55,6 +55,7 @@ def check_batch(
     *,
     dtype: str = "float32",
     keeps: str = "nothing",
+    logits: int = 0,
 ) -> None:
     """Checks that one pass over a batch can fit; warns where it hardly does.
 
@@ -63,6 +64,7 @@ def check_batch(
         rows: of the batch, on one device at a time.
         seq_length: of each row, with its padding.
         keeps: for the gradients: what is in "layers", their "outputs", or "nothing".
+        logits: of each row, which have 32 bits.
     """
     # A pass that keeps nothing has, at one time, more than a third of what is in a layer:
     # what its largest product reads and writes, and the layer's input.
@@ -71,7 +73,7 @@ def check_batch(
         of_row = config.kept_numbers(seq_length) * config.num_hidden_layers
     elif keeps == "outputs":
         of_row = max(of_row, seq_length * config.hidden_size * config.num_hidden_layers)
-    least = rows * of_row * (2 if dtype == "mixed_bfloat16" else 4)
+    least = rows * (of_row * (2 if dtype == "mixed_bfloat16" else 4) + 4 * logits)
     what = f"{flag}: a pass over {rows:,} rows of {seq_length:,} tokens"
     check(what, least)
     if (

@@ -75,7 +75,11 @@ class Run:
             and getattr(self._flags, item.name) != options.default_of(item)
         }
         if self._source and _is_inside(self._source, self.directory):
-            given.pop("init_checkpoint", None)  # means the weights that are there
+            newest = run_folder.newest_of(self.directory) or ""
+            used = (checkpoint.resolve(self.directory), f"{self.directory}/{newest}")
+            source = os.path.realpath(checkpoint.resolve(self._source))
+            if source in map(os.path.realpath, used):
+                given.pop("init_checkpoint", None)  # means the weights that are there
         if changed := run_folder.changes(began, given):
             raise UserError(
                 f"{self.directory}: the run there began with other settings, and without "

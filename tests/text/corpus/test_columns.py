@@ -278,6 +278,14 @@ def test_what_unpacks_to_far_more_than_a_text_is_refused_unread(
     assert pyarrow.total_allocated_bytes() < before + (1 << 20)
 
 
+def test_a_name_that_a_nested_column_has_too_is_refused(write):
+    path = write({"a": [{"b": 1}], "a.b": ["One."]})
+    with pytest.raises(UserError, match="'a.b' is also the name of a column within"):
+        read(path, text_column="a.b")
+    path = write({"a": [{"b": "Two."}], "b": ["One."]})
+    assert read(path, text_column="b") == [["One."]]
+
+
 def test_packed_streams_of_text_are_read(tmp_path):
     path, table = str(tmp_path / "a.arrow"), pyarrow.table({"text": TEXTS})
     with ipc.new_stream(

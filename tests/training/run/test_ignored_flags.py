@@ -75,6 +75,18 @@ def test_what_would_be_ignored_is_refused(check, flags, message):
     assert "\n" not in str(refused.value)
 
 
+def test_another_checkpoint_of_the_run_is_not_ignored_either(check, tmp_path):
+    (tmp_path / "output" / "model.ckpt-3.index").touch()
+    (tmp_path / "output" / "checkpoint").write_text(
+        'model_checkpoint_path: "model.ckpt-5"\n'
+    )
+    check(init_checkpoint=str(tmp_path / "output" / "model.ckpt-5"))
+    with pytest.raises(UserError, match="is now '.*model.ckpt-3'"):
+        check(init_checkpoint=str(tmp_path / "output" / "model.ckpt-3"))
+    with pytest.raises(UserError, match="model.ckpt-9: no such checkpoint"):
+        check(init_checkpoint=str(tmp_path / "output" / "model.ckpt-9"))
+
+
 def test_pretraining_refuses_it_too(check):
     check(run_pretraining, train_batch_size=7, init_checkpoint="base")
     with pytest.raises(

@@ -66,7 +66,7 @@ def test_flags_that_do_not_go_together(taught, changes, message):
             {"distill_layers": ["last"]},
             "--distill_layers needs --distill_hidden_weight",
         ),
-        ({"distill_layers": [], "distill_hidden_weight": 1.0}, "must be one of unifor"),
+        ({"distill_layers": [], "distill_hidden_weight": 1.0}, "is empty; list at"),
         (
             {"distill_weight": 0.0, "hard_weight": 1.0, "distill_loss": "kl"},
             "no effect",

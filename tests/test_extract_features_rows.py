@@ -10,7 +10,7 @@ import pytest
 
 from training.backend import tf
 from extract_features import Options
-from tests import jobs
+from tests import jobs, tiny
 from tests.features import (
     MODEL,
     ROOT,
@@ -49,6 +49,7 @@ class Echo:
     token_bytes = 1 << 20
     pooling = "none"
     strategy = tf.distribute.get_strategy()
+    config = tiny.config()
 
     def __init__(self):
         self.shapes = collections.Counter()

@@ -211,7 +211,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         UserError, match="--start_n_top has no effect without --span_head"
     ):
         run(folder, do_train=True, start_n_top=3)
-    with pytest.raises(UserError, match="--end_n_top=0: must be at least 1"):
+    with pytest.raises(UserError, match="--end_n_top=0: must be from 1 to 1,000"):
         run(folder, do_train=True, span_head="albert", end_n_top=0)
     with pytest.raises(UserError, match="remove --lstm_layers"):
         run(folder, do_train=True, span_head="albert", lstm_layers=1, **VERSION_2)

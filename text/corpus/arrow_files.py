@@ -8,7 +8,7 @@ import contextlib
 import functools
 import io
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 import pyarrow
@@ -233,20 +233,19 @@ def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
         )
 
 
-def texts(array: pyarrow.Array) -> Iterator[tuple[int | None, Callable[[], str]]]:
-    """Yields for each row the length of its text in UTF-8, and what makes the text.
+def cells(array: pyarrow.Array) -> Iterator[tuple[int | None, pyarrow.Scalar]]:
+    """Yields for each row the length of its text in UTF-8, and the text, not yet copied.
 
-    Nothing is copied before that is called. The length is None where there is no text.
+    The length is None where there is no text.
     """
-    values = array.dictionary if pyarrow.types.is_dictionary(array.type) else array
-    lengths = [cell.as_buffer().size if cell.is_valid else None for cell in values]
-    if values is array:
-        places = range(len(array))
-    else:
-        places = array.indices.to_pylist()
-    for place in places:
-        length = None if place is None else lengths[place]
-        yield length, lambda place=place: values[place].as_py()
+    if not pyarrow.types.is_dictionary(array.type):
+        values = array
+    else:  # of all texts so far, of which these rows may have few
+        texts = array.dictionary
+        values = (None if n is None else texts[n] for n in array.indices.to_pylist())
+    for cell in values:
+        is_text = cell is not None and cell.is_valid
+        yield cell.as_buffer().size if is_text else None, cell
 
 
 def packed(arrays: Iterable[pyarrow.Array]) -> bytes:

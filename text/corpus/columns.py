@@ -113,8 +113,8 @@ class TextColumn(TextFormat):
                 batches = table.batches(span.start, stop, column)
             else:  # of a sample
                 number, batches = span.start, tables.unpacked(span.block)
-            rows = itertools.chain.from_iterable(map(tables.texts, batches))
-            for size, text in rows:
+            rows = itertools.chain.from_iterable(map(tables.cells, batches))
+            for size, cell in rows:
                 number += 1
                 if size is None:
                     raise UserError(
@@ -124,7 +124,7 @@ class TextColumn(TextFormat):
                 if size > chosen.max_line_mb * inputs.MB:
                     where = f"{span.path}: row {number:,}: the text"
                     raise inputs.too_long(where, chosen.max_line_mb)
-                for paragraph in text().splitlines():
+                for paragraph in cell.as_py().splitlines():
                     yield from split_sentences(paragraph)
                     yield PARAGRAPH_END
                 yield None

@@ -186,7 +186,7 @@ class FeatureExtractor:
         cls_last: bool = False,
         model: Encoder | None = None,
     ):
-        self.strategy, self.mix = strategy, mix
+        self.strategy, self.config, self.mix = strategy, config, mix
         self.cls_last = cls_last
         self.layers = layers
         self.pooling = pooling
@@ -299,7 +299,7 @@ def encode(
                 f"--batch_size={batch_size}",
                 number // encoder.strategy.num_replicas_in_sync,
                 length,
-                encoder.model.config,
+                encoder.config,
             )
             values = encoder(batch)
             if not np.isfinite(values).all():

@@ -31,8 +31,7 @@ class RunOptions(options.Group):
         None,
         help="Weights to start from: prefix, directory, Hugging Face model, or "
         "hf://organization/name[@revision] on its hub. Its optimizer slots and step are "
-        "not used. Not read if output_dir already holds a checkpoint; then another one "
-        "than the run's is refused.",
+        "not used. Not read if output_dir already holds a checkpoint.",
         identity=True,
         common=True,
     )

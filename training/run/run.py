@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -66,7 +67,11 @@ class Run:
             raise no_checkpoint(self.directory)
 
     def _check_ignored(self):
-        """Refuses flags that promise other weights than those that are there."""
+        """Refuses flags that promise other weights than those that are there.
+
+        Where these are whole, another --init_checkpoint is only warned of: the release's
+        commands pass it, and it may have moved since.
+        """
         began = run_folder.noted_settings(self.directory)
         given = {
             item.name: self._flags.training_settings[item.name]
@@ -74,18 +79,32 @@ class Run:
             if item.name in self._flags.training_settings.keys() & began.keys()
             and getattr(self._flags, item.name) != options.default_of(item)
         }
-        if self._source and _is_inside(self._source, self.directory):
-            newest = run_folder.newest_of(self.directory) or ""
-            used = (checkpoint.resolve(self.directory), f"{self.directory}/{newest}")
-            source = os.path.realpath(checkpoint.resolve(self._source))
-            if source in map(os.path.realpath, used):
-                given.pop("init_checkpoint", None)  # means the weights that are there
+        source = given.get("init_checkpoint")
+        if self._is_in_use(source):
+            del given["init_checkpoint"]
+        elif source and not began.get("lora_rank"):
+            if source != began["init_checkpoint"]:
+                print(
+                    f"warning: --init_checkpoint={source} is not read: {self.directory} "
+                    "has the weights of its run",
+                    file=sys.stderr,
+                )
+            del given["init_checkpoint"]
         if changed := run_folder.changes(began, given):
             raise UserError(
                 f"{self.directory}: the run there began with other settings, and without "
                 f"--do_train these have no effect: {'; '.join(changed)}; leave them out, "
                 "or choose another --output_dir"
             )
+
+    def _is_in_use(self, source):
+        """Whether an --init_checkpoint is the one that the run goes on from."""
+        if not source or not _is_inside(source, self.directory):
+            return False
+        newest = run_folder.newest_of(self.directory) or ""
+        used = (checkpoint.resolve(self.directory), f"{self.directory}/{newest}")
+        source = os.path.realpath(checkpoint.resolve(source))
+        return source in map(os.path.realpath, used)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

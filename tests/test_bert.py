@@ -137,12 +137,6 @@ def test_a_batch_has_a_whole_number_of_requests(batch_size):
         task.predict(["I liked it."], batch_size=batch_size)
 
 
-def test_an_array_without_dimensions_is_not_a_list_of_requests():
-    task = bert.Task(types.SimpleNamespace(parts={"text": "text"}, predict=list))
-    with pytest.raises(bert.UserError, match="pass a list of them"):
-        task.predict(np.array("a b"))
-
-
 @pytest.mark.parametrize("shape", [[None, None], None], ids=str)
 def test_what_a_function_traces_is_not_read(encoder, shape):
     """So training costs nothing for it; values are checked where arrays are at hand."""
@@ -349,14 +343,8 @@ def _masked():
             lambda e: e({"input_ids": [[2]], "segment_ids": 7}),
             "segment_ids is 7; it must be whole numbers",
         ),
-        (
-            lambda e: e({"input_ids": [[2] * 999]}),
-            "inputs has rows of 999 tokens; this model reads from 1 to",
-        ),
-        (
-            lambda e: e({"input_ids": np.zeros((2, 0), np.int32)}),
-            "inputs has rows of 0 tokens; this model reads from 1 to",
-        ),
+        (lambda e: e({"input_ids": [[2] * 999]}), "has rows of 999 tokens; this model"),
+        (lambda e: e({"input_ids": np.zeros((2, 0), int)}), "has rows of 0 tokens"),
         (
             lambda e: e({"input_ids": [[2]], "segment_ids": [[7]]}),
             "segment_ids has 7; it must be from 0 to 1",

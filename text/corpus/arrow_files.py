@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 import pyarrow
-from pyarrow import ipc, parquet
+from pyarrow import compute, ipc, parquet
 
 from errors import UserError
 from text.files import sources
@@ -63,16 +63,14 @@ class ParquetTable:
 
         Raises UserError if a group cannot be text of a size that fits in memory.
         """
-        # A text that is stored once for many rows then is in memory once.
-        file = parquet.ParquetFile(
-            self._source, metadata=self._metadata, read_dictionary=[column]
-        )
+        file = parquet.ParquetFile(self._source, metadata=self._metadata)
         for number in range(start, stop):
             rows = self._rows_at_once(number, column)
             for batch in file.iter_batches(rows, [number], [column], use_threads=False):
                 yield batch.column(0)
 
     def _rows_at_once(self, number, column):
+        """How many rows of a group may be in memory at a time."""
         group = self._metadata.row_group(number)
         chunks = map(group.column, range(group.num_columns))
         chunk, *others = (each for each in chunks if each.path_in_schema == column)
@@ -84,7 +82,24 @@ class ParquetTable:
         unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
         if unpacked > _MOST_UNPACKED and unpacked > _MOST_RATIO * packed:
             raise _bomb(self._path, f"row group {number}", unpacked)
-        return max(min(_ROWS, _BYTES * group.num_rows // max(unpacked, 1)), 1)
+        longest = unpacked // max(group.num_rows, 1)
+        if chunk.has_dictionary_page:
+            longest = max(longest, self._longest_shared(number, column))
+        return max(min(_ROWS, _BYTES // max(longest, 1)), 1)
+
+    def _longest_shared(self, number, column):
+        """The bytes of the longest text that is stored once for many rows."""
+        file = parquet.ParquetFile(
+            self._source,
+            metadata=self._metadata,
+            read_dictionary=[column],
+            pre_buffer=False,
+            buffer_size=1 << 16,
+        )
+        for batch in file.iter_batches(1, [number], [column], use_threads=False):
+            lengths = compute.binary_length(batch.column(0).dictionary)
+            return compute.max(lengths).as_py() or 0
+        return 0
 
 
 class StreamTable:
@@ -231,6 +246,16 @@ def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
             f"{path}: column {column!r} is of type {str(kind):.60}, not text (string); "
             "check --text_column"
         )
+
+
+def are_short(array: pyarrow.Array, most_bytes: int) -> bool:
+    """Whether all rows surely have a text, and none is longer; `cells` says which is."""
+    kind = array.type
+    if array.null_count or not (
+        pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+    ):
+        return False
+    return (compute.max(compute.binary_length(array)).as_py() or 0) <= most_bytes
 
 
 def cells(array: pyarrow.Array) -> Iterator[tuple[int | None, pyarrow.Scalar]]:

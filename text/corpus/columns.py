@@ -113,18 +113,8 @@ class TextColumn(TextFormat):
                 batches = table.batches(span.start, stop, column)
             else:  # of a sample
                 number, batches = span.start, tables.unpacked(span.block)
-            rows = itertools.chain.from_iterable(map(tables.cells, batches))
-            for size, cell in rows:
-                number += 1
-                if size is None:
-                    raise UserError(
-                        f"{span.path}: row {number:,} has no text in column {column!r}; "
-                        "leave out such rows"
-                    )
-                if size > chosen.max_line_mb * inputs.MB:
-                    where = f"{span.path}: row {number:,}: the text"
-                    raise inputs.too_long(where, chosen.max_line_mb)
-                for paragraph in cell.as_py().splitlines():
+            for text in _texts(tables, batches, number, span.path, chosen):
+                for paragraph in text.splitlines():
                     yield from split_sentences(paragraph)
                     yield PARAGRAPH_END
                 yield None
@@ -179,6 +169,28 @@ def _arrow_files(path, file_format):
             "installed; run pip install -r requirements/corpus.txt"
         ) from error
     return arrow_files
+
+
+def _texts(tables, batches, number, path, chosen):
+    """Yields the texts of the rows from a number on, none of them too long."""
+    most = chosen.max_line_mb * inputs.MB
+    for batch in batches:
+        if tables.are_short(batch, most):
+            yield from (cell.as_py() for cell in batch)
+            number += len(batch)
+            continue
+        for size, cell in tables.cells(batch):
+            number += 1
+            if size is None:
+                raise UserError(
+                    f"{path}: row {number:,} has no text in column "
+                    f"{chosen.text_column!r}; leave out such rows"
+                )
+            if size > most:
+                raise inputs.too_long(
+                    f"{path}: row {number:,}: the text", chosen.max_line_mb
+                )
+            yield cell.as_py()
 
 
 def _rows(table, first, end, column):

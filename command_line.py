@@ -408,12 +408,14 @@ def _one_line_errors(options_class):
             raise
         _fail(1, f"error: {_not_utf8(path)}")
     except MemoryError as error:
-        _fail(1, f"error: {_OUT_OF_MEMORY}" + f" ({error})" * bool(str(error)))
+        reason = f" ({error})" if str(error) else ""
+        _fail(1, f"error: {_OUT_OF_MEMORY}{reason}")
     except Exception as error:
         if type(error).__name__ != "ResourceExhaustedError":  # TensorFlow's
             raise
-        reason = re.search(r"OOM [^;\[\n]*(\[[\d,]*\])?", str(error))
-        _fail(1, f"error: {_OUT_OF_MEMORY}" + (f" ({reason[0]})" if reason else ""))
+        match = re.search(r"OOM [^;\[\n]*(\[[\d,]*\])?", str(error))
+        reason = f" ({match[0]})" if match else ""  # without TensorFlow's stack
+        _fail(1, f"error: {_OUT_OF_MEMORY}{reason}")
     except KeyboardInterrupt as interrupt:
         _fail(130, str(interrupt) or "interrupted")
 

@@ -363,9 +363,8 @@ def _add_words(model: Model, flags: Options) -> None:
 
 def _check_place(directory: str) -> None:
     """Refuses a folder that is not empty."""
-    with anywhere.access(directory):
-        if anywhere.exists(directory) and anywhere.listdir(directory):
-            raise UserError(f"{directory}: is not empty; choose another --output_dir")
+    if anywhere.exists(directory) and anywhere.listdir(directory):
+        raise UserError(f"{directory}: is not empty; choose another --output_dir")
 
 
 @contextlib.contextmanager

@@ -120,9 +120,8 @@ class Options(GenerationOptions):
 
 
 _MUCH_UNKNOWN = 0.05
-_NUMBER = re.compile(
-    r"[+-]?(\d[\d._]*(e[+-]?\d+)?)?", re.I
-)  # after "@", or meant as one
+# What follows the "@" of a number of files, or is meant as one.
+_NUMBER = re.compile(r"[+-]?(\d[\d._]*(e[+-]?\d+)?)?", re.I)
 
 
 def main(flags: Options) -> None:
@@ -181,7 +180,7 @@ def _output_files(patterns, may_be_remote):
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")
         if at and _NUMBER.fullmatch(count):
-            total = int(count) if count.isdecimal() else 0
+            total = int(count) if count.isascii() and count.isdecimal() else 0
             is_counted = name and not name.endswith("@")
             if not is_counted or not 1 <= total <= _MOST_FILES:
                 raise UserError(

@@ -114,7 +114,7 @@ def field(
     return dataclasses.field(default=default, kw_only=True, metadata=metadata)
 
 
-def changed(group: type, name: str, default, help: str | None = None):
+def override(group: type, name: str, default, help: str | None = None):
     """Declares an option of a base class anew, with another default or help.
 
     All else that the base declares, such as bounds, holds for it, too.

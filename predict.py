@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, local, protected, tables
+from text.files import inputs, local, protected, sources, tables
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -212,7 +212,8 @@ class Table:
         self.name = inputs.name(path)
         self.is_file = path != inputs.STANDARD_INPUT
         self.is_terminal = not self.is_file and sys.stdin.isatty()
-        if self.is_file and not stat.S_ISREG(os.stat(path).st_mode):
+        is_local = self.is_file and not sources.is_remote(path)
+        if is_local and not stat.S_ISREG(os.stat(path).st_mode):
             raise UserError(f"{path}: is not a regular file; pipe it to standard input")
         self.form = form or tables.form_of(path) or "lines"
         kinds = predictor.parts.values()

@@ -55,7 +55,7 @@ class Options(FineTuningOptions):
         "id that is a whole number becomes a string, as all JSON keys are.",
         common=True,
     )
-    max_seq_length: int = options.changed(
+    max_seq_length: int = options.override(
         FineTuningOptions,
         "max_seq_length",
         384,

@@ -65,13 +65,15 @@ class Options(PooledOptions):
     dev_file: str = options.field("val.csv", help="Dev set.")
     test_file: str = options.field("test.csv", help="Test set; labels optional.")
     # The paper's values for SWAG.
-    train_batch_size: list[int] = options.changed(
+    train_batch_size: list[int] = options.override(
         PooledOptions,
         "train_batch_size",
         [16],
         help="Questions per update, over all replicas; a list is searched.",
     )
-    learning_rate: list[float] = options.changed(PooledOptions, "learning_rate", [2e-5])
+    learning_rate: list[float] = options.override(
+        PooledOptions, "learning_rate", [2e-5]
+    )
 
     def __post_init__(self):
         super().__post_init__()

@@ -17,25 +17,23 @@ _OF_TENSORFLOW = {f"{model}/assets" for model in (predictor.TEXT, predictor.TENS
 def check_place(output_dir: str) -> None:
     """Refuses a place where something else than an export is."""
     final = os.path.join(output_dir, predictor.FOLDER)
-    with anywhere.access(final):
-        if not anywhere.exists(final) and not os.path.islink(final):
-            return
-        is_ours = anywhere.exists(os.path.join(final, predictor.DESCRIPTION))
-        if not is_ours and (not anywhere.isdir(final) or anywhere.listdir(final)):
-            raise UserError(
-                f"{final}: exists and is not an export; move it, or choose another "
-                "--output_dir"
-            )
+    if not anywhere.exists(final) and not os.path.islink(final):
+        return
+    is_ours = anywhere.exists(os.path.join(final, predictor.DESCRIPTION))
+    if not is_ours and (not anywhere.isdir(final) or anywhere.listdir(final)):
+        raise UserError(
+            f"{final}: exists and is not an export; move it, or choose another "
+            "--output_dir"
+        )
 
 
 def recover(output_dir: str) -> None:
     """Gives its final name to an export that was complete when its process was killed."""
     final = os.path.join(output_dir, predictor.FOLDER)
-    with anywhere.access(final):
-        whole = not anywhere.exists(final) and predictor.interrupted(final)
+    whole = not anywhere.exists(final) and predictor.interrupted(final)
     if whole:
         # Its process may be about to do the same.
-        with contextlib.suppress(UserError), _held(final), anywhere.access(final):
+        with contextlib.suppress(UserError), _held(final):
             anywhere.rename(whole, final)
 
 
@@ -47,22 +45,19 @@ def replacing(final: str) -> Iterator[str]:
     with _held(final):
         _clear(final)
         try:
-            with anywhere.access(new):
-                anywhere.makedirs(new)
+            anywhere.makedirs(new)
             yield new
-            with anywhere.access(final):
-                if anywhere.exists(final):
-                    if _is_ours(final) and not os.path.islink(final):
-                        anywhere.rename(final, old)
-                    else:
-                        anywhere.set_aside(final)
-                anywhere.rename(new, final)
+            if anywhere.exists(final):
+                if _is_ours(final) and not os.path.islink(final):
+                    anywhere.rename(final, old)
+                else:
+                    anywhere.set_aside(final)
+            anywhere.rename(new, final)
         finally:
-            with anywhere.access(final):
-                if anywhere.exists(old) and not anywhere.exists(final):
-                    anywhere.rename(old, final)
-                _remove(new)
-                _remove(old)
+            if anywhere.exists(old) and not anywhere.exists(final):
+                anywhere.rename(old, final)
+            _remove(new)
+            _remove(old)
 
 
 def write_card(new: str, final: str, content: str) -> str:
@@ -77,15 +72,12 @@ def write_card(new: str, final: str, content: str) -> str:
     card = content.encode()
     checksum = checksums.of_bytes(card)
     last = os.path.join(final, hub.CARD)
-    with anywhere.access(last):
-        if anywhere.exists(last) and not anywhere.isdir(last):
-            with anywhere.opened(last) as file:
-                there = file.read()
-            description = json_files.read_own(
-                os.path.join(final, predictor.DESCRIPTION)
-            )
-            is_ours = checksums.of_bytes(there) == description.get(CARD)
-            card = card if is_ours else there
+    if anywhere.exists(last) and not anywhere.isdir(last):
+        with anywhere.opened(last) as file:
+            there = file.read()
+        description = json_files.read_own(os.path.join(final, predictor.DESCRIPTION))
+        is_ours = checksums.of_bytes(there) == description.get(CARD)
+        card = card if is_ours else there
     with anywhere.replacing(os.path.join(new, hub.CARD)) as file:
         file.write(card)
     return checksum
@@ -105,14 +97,13 @@ def _held(final: str) -> Iterator[None]:
 def _clear(final: str) -> None:
     """Removes what killed processes left of an export; call it only with the lock."""
     parent, name = os.path.split(final)
-    with anywhere.access(parent):
-        for entry in anywhere.listdir(parent):
-            parts = local.temporary_parts(entry.rstrip("/"))
-            if not parts or parts[0] not in (name, name + _REPLACED):
-                continue
-            elsewhere = parts[1] != local.host() and not sources.is_remote(final)
-            if elsewhere or local.is_left_over(parts):
-                _remove(os.path.join(parent, entry.rstrip("/")))
+    for entry in anywhere.listdir(parent):
+        parts = local.temporary_parts(entry.rstrip("/"))
+        if not parts or parts[0] not in (name, name + _REPLACED):
+            continue
+        elsewhere = parts[1] != local.host() and not sources.is_remote(final)
+        if elsewhere or local.is_left_over(parts):
+            _remove(os.path.join(parent, entry.rstrip("/")))
 
 
 def _is_ours(final: str) -> bool:

@@ -254,6 +254,7 @@ REFUSED = {
     "no outputs": ({"output_file": ["o@0"]}, "o@0: must name from 1 to 99,999 f"),
     "fewer outputs": ({"output_file": ["o@-1"]}, "o@-1: must name from 1 to 99,999 f"),
     "all outputs": ({"output_file": ["o@999999999"]}, "o@999999999: must name from 1"),
+    "digits of another script": ({"output_file": ["o@٣"]}, "o@٣: must name from 1"),
     "odd outputs": ({"output_file": ["o@1e3"]}, "o@1e3: must name .* as in NAME@16"),
     "no number": ({"output_file": ["o@"]}, "o@: must name from 1"),
     "two numbers": ({"output_file": ["o@@3"]}, "o@@3: must name from 1"),

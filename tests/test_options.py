@@ -313,8 +313,8 @@ def test_what_is_declared_may_be_kept():
 def test_what_is_declared_anew_keeps_all_but_its_default():
     @dataclasses.dataclass(frozen=True)
     class Other(Job):
-        counts: list[int] = options.changed(Job, "counts", [2])
-        rate: float | None = options.changed(Job, "rate", 0.5, help="Its own.")
+        counts: list[int] = options.override(Job, "counts", [2])
+        rate: float | None = options.override(Job, "rate", 0.5, help="Its own.")
 
     assert Other(size=2, kind="b").counts == [2]
     for values, message in [

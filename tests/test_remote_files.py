@@ -4,6 +4,7 @@ With file:// TensorFlow reaches this disk as it reaches gs://, from every proces
 """
 
 import os
+import types
 
 import pytest
 
@@ -181,6 +182,18 @@ def test_an_address_that_nothing_opens_is_refused(tmp_path, script, flag):
 def test_one_door_checks_addresses(use):
     with pytest.raises(UserError, match="^http://x: files at http:// cannot be opened"):
         use("http://x")
+
+
+def test_rows_to_answer_may_lie_anywhere(tmp_path):
+    """Only files of this machine can be devices."""
+    for address, message in (
+        ("http://x/y", "files at http:// cannot be opened"),
+        ("gs://a b/c", "names no bucket"),
+    ):
+        model = types.SimpleNamespace(parts={"text": "text"}, names=())
+        table = predict.Table(address, None, model)
+        with pytest.raises(UserError, match=f"^{address}: {message}"):
+            list(table.rows())
 
 
 def test_waiting_for_a_server_is_bounded(monkeypatch):

@@ -350,15 +350,19 @@ class Embeddings(keras.layers.Layer):
         input_mask=None,
         dropouts=layers.no_dropout,
     ):
+        hidden = self.vectors(input_ids, segment_ids, input_mask)
+        hidden = ops.cast(hidden, self.compute_dtype)
+        return dropouts(hidden, self.config.hidden_dropout_prob)
+
+    def vectors(self, input_ids, segment_ids, input_mask):
+        """[b, s, embedding_size], as the dropout reads them."""
         if segment_ids is None or not self.config.has_segments:
             segment_ids = ops.zeros_like(input_ids)
         hidden = layers.look_up(self.word_embeddings, input_ids)
         # With so few types a product is faster than a lookup, whose gradient scatters.
         types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
-        hidden = self._at_positions(hidden, input_ids, input_mask)
-        hidden = ops.cast(self.norm(hidden), self.compute_dtype)
-        return dropouts(hidden, self.config.hidden_dropout_prob)
+        return self.norm(self._at_positions(hidden, input_ids, input_mask))
 
     def _at_positions(self, hidden, input_ids, input_mask):
         """[b, s, embedding_size], with the vectors of the positions added."""

@@ -7,7 +7,6 @@ import dataclasses
 import typing
 
 import keras
-from keras import ops
 
 from modeling import layers
 from modeling.architectures.bert import BertConfig, BertEncoder, Embeddings
@@ -77,14 +76,7 @@ class _Embeddings(Embeddings):
         self.add_positions(self.initializers[2])
         self.built = True
 
-    def call(
-        self,
-        input_ids,
-        segment_ids=None,
-        input_mask=None,
-        dropouts=layers.no_dropout,
-    ):
-        del segment_ids, input_mask
-        hidden = layers.look_up(self.word_embeddings, input_ids)
-        hidden = ops.cast(hidden + self.positions(input_ids), self.compute_dtype)
-        return dropouts(hidden, self.config.hidden_dropout_prob)
+    def vectors(self, input_ids, segment_ids, input_mask):
+        """See `Embeddings`; a GPT has neither segments nor positions of padding."""
+        words = layers.look_up(self.word_embeddings, input_ids)
+        return words + self.positions(input_ids)

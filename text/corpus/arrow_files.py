@@ -20,10 +20,8 @@ from text.progress import size
 
 # Of a file that is not one.
 FAILURES = (pyarrow.ArrowException, OSError, ValueError, struct.error)
-_ROWS, _BYTES = (
-    1 << 10,
-    1 << 26,
-)  # in memory at a time, if all texts had the mean length
+# In memory at a time, if all texts have the mean length or that of the longest shared one.
+_ROWS, _BYTES = 1 << 10, 1 << 26
 # Kilobytes may unpack to more than the memory. Text is packed to a third or a tenth.
 _MOST_UNPACKED, _MOST_RATIO = 1 << 28, 1000  # bytes, and times the packed size
 _FILE_MAGIC = b"ARROW1"
@@ -154,7 +152,8 @@ class _RecordBatch:
         for number in range(self._numbers("I", vector)[0]):
             offset, size = self._numbers("qq", vector + 4 + 16 * number)
             if size:
-                total += struct.unpack_from("<q", self._body, offset)[0]
+                length = struct.unpack_from("<q", self._body, offset)[0]
+                total += max(length, 0)  # -1: this one is as it is
         return total
 
     def _numbers(self, form, place):
@@ -273,14 +272,22 @@ def cells(array: pyarrow.Array) -> Iterator[tuple[int | None, pyarrow.Scalar]]:
         yield cell.as_buffer().size if is_text else None, cell
 
 
-def packed(arrays: Iterable[pyarrow.Array]) -> bytes:
-    """A stream of arrays of one type, for `unpacked`."""
-    batches = [pyarrow.record_batch([array], ["text"]) for array in arrays]
+def packed(arrays: Iterable[pyarrow.Array]) -> tuple[bytes, int]:
+    """A stream of arrays of one type, for `unpacked`, and how many rows it has.
+
+    It ends with the array that fills the memory that a sample may take.
+    """
+    batches, size = [], 0
+    for array in arrays:
+        batches.append(pyarrow.record_batch([array], ["text"]))
+        size += array.nbytes
+        if size >= _BYTES:
+            break
     file = io.BytesIO()
     with ipc.new_stream(file, batches[0].schema) as stream:
         for batch in batches:
             stream.write(batch)
-    return file.getvalue()
+    return file.getvalue(), sum(batch.num_rows for batch in batches)
 
 
 def unpacked(block: bytes) -> Iterator[pyarrow.Array]:

@@ -92,7 +92,9 @@ class TextColumn(TextFormat):
                 if first >= end:
                     yield None
                     continue
-                block = tables.packed(_rows(table, first, end, chosen.text_column))
+                rows = _rows(table, first, end, chosen.text_column)
+                block, number = tables.packed(rows)
+                end = first + number
                 share = size * end // total - size * first // total
                 yield Span(path, first, end, share, block)
 

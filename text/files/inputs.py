@@ -134,7 +134,7 @@ def lines(
             ) from error
 
 
-def joined(path: str, lines: Iterable[str], max_line_mb: int | None = None) -> str:
+def whole_text(path: str, lines: Iterable[str], max_line_mb: int | None = None) -> str:
     """The lines of a file that must be read as a whole, such as JSON that is not in lines.
 
     Args:

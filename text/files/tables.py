@@ -223,7 +223,7 @@ def _json_lines(path, lines, max_line_mb):
         if not line.strip():
             continue
         if number == 1 and line.lstrip().startswith("["):
-            whole = inputs.joined(path, itertools.chain([line], lines), max_line_mb)
+            whole = inputs.whole_text(path, itertools.chain([line], lines), max_line_mb)
             yield from _json_list(path, whole)
             return
         values = _parsed(path, number, line)

@@ -35,7 +35,7 @@ def read(path: str, max_line_mb: int | None = None) -> Iterator[tuple[str, Examp
     """Yields the place of each question in a file of SQuAD's layout, and its `Example`.
 
     Args:
-        max_line_mb: see `inputs.joined`.
+        max_line_mb: see `inputs.whole_text`.
     """
     for where, question, context in _questions(_content(path, max_line_mb), path):
         yield where, _example(question, context, where)
@@ -58,7 +58,7 @@ def answer_score(path: str, max_line_mb: int | None = None) -> str:
 def _content(path, max_line_mb):
     lines = inputs.lines(path, max_line_mb=max_line_mb)
     try:
-        return json.loads(inputs.joined(path, lines, max_line_mb))
+        return json.loads(inputs.whole_text(path, lines, max_line_mb))
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise UserError(

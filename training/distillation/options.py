@@ -147,7 +147,7 @@ class DistillationOptions(options.Group):
 class WordDistillationOptions(DistillationOptions):
     """Distillation. In pre-training, the teacher is asked about every batch."""
 
-    distill_from: str | None = options.changed(
+    distill_from: str | None = options.override(
         DistillationOptions,
         "distill_from",
         None,

@@ -110,7 +110,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         only_for={"do_export": options.GIVEN, "export_formats": options.ABSENT},
     )
 
-    log_every_steps: int = options.changed(RunOptions, "log_every_steps", 50)
+    log_every_steps: int = options.override(RunOptions, "log_every_steps", 50)
     num_trials: int = options.field(
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "

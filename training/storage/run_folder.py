@@ -58,10 +58,9 @@ def _steps(names, ending=""):
 
 
 def _names(directory):
-    with anywhere.access(directory):
-        # On gs:// a folder is listed with a slash.
-        names = anywhere.listdir(directory) if anywhere.exists(directory) else []
-        return [name.rstrip("/") for name in names]
+    # On gs:// a folder is listed with a slash.
+    names = anywhere.listdir(directory) if anywhere.exists(directory) else []
+    return [name.rstrip("/") for name in names]
 
 
 def prefix_of(directory: str, step: int) -> str:
@@ -122,13 +121,12 @@ def check_subfolders(directory: str) -> None:
     """Refuses a file, or a link to nothing, that has the name of a folder of a run."""
     for name in (EVAL, BEST, RUNS, TEACHER):
         path = os.path.join(directory, name)
-        with anywhere.access(path):
-            is_there = anywhere.exists(path) or os.path.islink(path)
-            if is_there and not anywhere.isdir(path):
-                raise UserError(
-                    f"{path}: is not a folder, but runs make one of this name; move it, or "
-                    "choose another --output_dir"
-                )
+        is_there = anywhere.exists(path) or os.path.islink(path)
+        if is_there and not anywhere.isdir(path):
+            raise UserError(
+                f"{path}: is not a folder, but runs make one of this name; move it, or "
+                "choose another --output_dir"
+            )
 
 
 # --- What this program made ----------------------------------------------------------
@@ -226,9 +224,8 @@ def write_file(path: str, content: str | bytes) -> None:
     """
     content = content.encode() if isinstance(content, str) else content
     directory, name = os.path.split(path)
-    with anywhere.access(path):
-        if name not in made(directory) and _holds(path, content):
-            return
+    if name not in made(directory) and _holds(path, content):
+        return
     make_room(path)
     with anywhere.replacing(path) as file:
         file.write(content)

@@ -286,6 +286,36 @@ def test_a_name_that_a_nested_column_has_too_is_refused(write):
     assert read(path, text_column="b") == [["One."]]
 
 
+def test_a_packed_size_below_nothing_hides_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrow_files, "_MOST_UNPACKED", 1 << 20)
+    columns = {"id": ["x" * 2000], "text": ["a b " * 400_000]}
+    path, table = tmp_path / "a.arrow", pyarrow.table(columns)
+    packed = ipc.IpcWriteOptions(compression="zstd")
+    with ipc.new_stream(path, table.schema, options=packed) as stream:
+        stream.write_table(table)
+    content = path.read_bytes()
+    size, zstd = (2000).to_bytes(8, "little"), b"\x28\xb5\x2f\xfd"
+    assert content.count(size + zstd) == 1
+    below = (-(10**12)).to_bytes(8, "little", signed=True)
+    path.write_bytes(content.replace(size + zstd, below + zstd))
+    with pytest.raises(UserError, match="record batch 0 unpacks to 1.6 MB"):
+        read(str(path), "arrow")
+
+
+def test_a_sample_of_long_texts_has_fewer_rows(write, monkeypatch):
+    monkeypatch.setattr(arrow_files, "_BYTES", 3 * len(LARGE))
+    shared = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 500), [LARGE])
+    path = write({"text": shared}, compression="none", store_schema=False)
+    size = sources.size(path)
+    places = [(0, size // 2), (size // 2, size - 1)]
+    chosen = TextOptions(input_format="parquet")
+    samples = list(formats.FORMATS["parquet"].windows(path, places, size, chosen))
+    for span in samples:  # a batch has three rows
+        assert span.stop - span.start <= 5 and len(span.block) < 6 * len(LARGE)
+        found = list(filter(None, formats.read(span, chosen)))
+        assert len(found) == span.stop - span.start
+
+
 def test_packed_streams_of_text_are_read(tmp_path):
     path, table = str(tmp_path / "a.arrow"), pyarrow.table({"text": TEXTS})
     with ipc.new_stream(

@@ -125,6 +125,15 @@ def test_a_line_longer_than_the_limit_is_named(tmp_path, monkeypatch, name):
         list(inputs.lines(str(path)))
 
 
+def test_the_limit_of_a_container_counts(monkeypatch):
+    whole = memory.total.__wrapped__()
+    files = {"/sys/fs/cgroup/memory.max": "5000000\n"}
+    monkeypatch.setattr(memory, "_content", lambda path: files.get(path, ""))
+    assert memory.total.__wrapped__() == 5_000_000
+    files["/sys/fs/cgroup/memory.max"] = "max\n"
+    assert 5_000_000 < memory.total.__wrapped__() <= whole
+
+
 def test_lines_that_fill_the_memory_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.bz2"
     path.write_bytes(pack(b"ab\n" * 1000, "bz2"))

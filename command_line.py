@@ -337,6 +337,7 @@ def parse(options_class):
     if flags.FLAGS.only_check_args:
         print(f"{_program()}: the flags are valid")
         sys.exit(0)
+    parsed.set_environment()
     return parsed
 
 

@@ -140,6 +140,9 @@ class Group:
                 for other, condition in item.metadata["only_for"].items():
                     _check_effect(self, item, by_name[other], condition)
 
+    def set_environment(self) -> None:
+        """Sets what libraries read while they are loaded; only a command line calls it."""
+
 
 def _check_value(item, value):
     values, bounds = (

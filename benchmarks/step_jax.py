@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from benchmarks import peers_theirs
-from modeling import custom_gradients, layers, losses
+from modeling import custom_gradients, fusion, layers, losses
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from modeling.optimizers import adam, clipping, schedules
@@ -38,7 +38,8 @@ def updater(sizes, warm_up: int = 3):
 
     def step_of(state, batch, step):
         values = state[: len(trained)]
-        total, gradients = jax.value_and_grad(loss)(values, batch, step)
+        with fusion.whole_program():
+            total, gradients = jax.value_and_grad(loss)(values, batch, step)
         scale, _ = clipping.clip_scale(gradients, 1.0)
         pairs = list(zip([*trained, *slots], state, strict=True))
         with keras.StatelessScope(pairs) as scope:

@@ -4,6 +4,9 @@ An operation at a time, a CPU spends most of a training step outside matrix prod
 reading and writing the numbers between two operations. A compiler merges such a chain;
 the matrix products are faster without it. So only what is `fused` is compiled, and only
 within `compiled_by`.
+
+An accelerator runs one program that has everything (`whole_program`). What is faster there
+is another thing: a branch makes the host wait, and sums over rows need no product.
 """
 
 import contextlib
@@ -32,6 +35,24 @@ def compiled_by(compiler: Callable[[Callable], Callable] | None) -> Iterator[Non
         yield
     finally:
         _compiler.reset(token)
+
+
+_is_whole: contextvars.ContextVar[bool] = contextvars.ContextVar("whole", default=False)
+
+
+@contextlib.contextmanager
+def whole_program(is_whole: bool = True) -> Iterator[None]:
+    """What is traced in here will be compiled as a whole, with all that surrounds it."""
+    token = _is_whole.set(is_whole)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
+
+
+def is_whole_program() -> bool:
+    """Whether the caller is within `whole_program`."""
+    return _is_whole.get()
 
 
 def fused(function: Callable) -> Callable:

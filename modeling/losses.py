@@ -49,7 +49,10 @@ def _entropy(logits, probs, labels):
         normalizer = ops.max(logits, axis=-1) - ops.log(ops.max(probs, axis=-1))
         return normalizer - _of_label(logits, labels)
 
-    # Two passes over all classes, which only probabilities near 0 need.
+    # Two passes over all classes, which only probabilities near 0 need. A compiler merges
+    # them with others.
+    if fusion.is_whole_program():
+        return from_logits()
     is_accurate = ops.all(of_label > 1e-30)
     return ops.cond(is_accurate, lambda: -ops.log(of_label), from_logits)
 

@@ -8,7 +8,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from modeling import fusion, layers
+from modeling import attention, fusion, layers
 from modeling.architectures.config import POOLINGS, EncoderConfig
 from modeling.architectures.encoder import Encoder
 
@@ -428,18 +428,26 @@ class SelfAttention(keras.layers.Layer):
 
     def scores(self, hidden):
         """[b, s, h] -> [b, n, s (from), s (to)]"""
+        return ops.matmul(*self._query_and_key(hidden))
+
+    def _query_and_key(self, hidden):
+        """[b, s, h] -> [b, n, s, d] and [b, n, d, s]"""
         # Scaled here rather than in the scores: the same result from far fewer numbers.
         query = self._heads(self.query, hidden, self.head_size**-0.5)
-        key = self._heads(self.key, hidden, order=(0, 2, 3, 1))  # [b, n, d, s]
-        return ops.matmul(query, key)
+        return query, self._heads(self.key, hidden, order=(0, 2, 3, 1))
 
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
-        scores = self.scores(hidden)
+        rate, words = self.dropout_prob, dropouts.key(self.dropout_prob)
+
+        def of_heads(query, key, value):
+            # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
+            probs = ops.softmax(_seen_scores(ops.matmul(query, key), seen))
+            probs = layers.drop(ops.cast(probs, value.dtype), rate, *words)
+            return ops.matmul(probs, value)
+
+        query, key = self._query_and_key(hidden)
         value = self._heads(self.value, hidden)
-        # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
-        probs = ops.softmax(_seen_scores(scores, seen))
-        probs = dropouts(ops.cast(probs, value.dtype), self.dropout_prob)
-        context = ops.matmul(probs, value)  # [b, n, s, d]
+        context = attention.of_pairs(of_heads, query, key, value)  # [b, n, s, d]
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
     def _heads(self, dense, hidden, scale=1.0, order=(0, 2, 1, 3)):

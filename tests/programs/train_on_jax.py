@@ -12,7 +12,13 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from modeling import custom_gradients, layers, losses  # noqa: E402
+from modeling import (  # noqa: E402
+    attention,
+    custom_gradients,
+    fusion,
+    layers,
+    losses,
+)
 from modeling.architectures.bert import BertConfig  # noqa: E402
 from modeling.architectures.elmo.elmo import ElmoConfig  # noqa: E402
 from modeling.architectures.xlnet.xlnet import XlnetConfig  # noqa: E402
@@ -63,18 +69,32 @@ def logits(seed):
     return model(batch, dropouts=layers.Dropouts(seed))["next_sentence_logits"]
 
 
-# Recomputed layers have the same gradients.
-@functools.partial(jax.jit, static_argnums=1)
-@jax.grad
-def gradients(values, recompute):
-    dropouts = layers.Dropouts(np.array([1, 2]), recompute)
-    outputs, _ = model.stateless_call(values, fixed(model), batch, dropouts=dropouts)
-    return (outputs["next_sentence_logits"] ** 2).sum()
+# Recomputed layers have the same gradients, and so has recomputed attention.
+attention._FEWEST = 1
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def gradients(values, recompute, is_whole):
+    @jax.grad
+    def of(values):
+        with custom_gradients.written_out():
+            outputs, _ = model.stateless_call(
+                values,
+                fixed(model),
+                batch,
+                dropouts=layers.Dropouts(np.array([1, 2]), recompute),
+            )
+        return (outputs["next_sentence_logits"] ** 2).sum()
+
+    with fusion.whole_program(is_whole):
+        return of(values)
 
 
 values = [v.value for v in model.trainable_variables]
-for pair in zip(gradients(values, False), gradients(values, True), strict=True):
-    np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-6)
+kept = gradients(values, False, False)
+for others in (gradients(values, True, False), gradients(values, False, True)):
+    for pair in zip(kept, others, strict=True):
+        np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-6)
 
 first = logits(np.array([1, 2]))
 assert (first == logits(np.array([1, 2]))).all()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from training.backend import tf
 from errors import UserError
 from text.files import json_files
+from text.progress import count
 from text.records import reading
 
 # TensorFlow's message when one host waits for another that has ended.
@@ -39,6 +40,23 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
     if kind == "tpu":
         return _connect_tpu(tpu, zone, project)
     return tf.distribute.get_strategy()
+
+
+def gpus() -> list[str]:
+    """The names of the GPUs that TensorFlow sees, such as "NVIDIA H200"."""
+    details = map(
+        tf.config.experimental.get_device_details,
+        tf.config.list_physical_devices("GPU"),
+    )
+    return [of_one.get("device_name", "unknown") for of_one in details]
+
+
+def description(strategy) -> str:
+    """How many devices a run is on, and of which kind if these are GPUs."""
+    replicas, names = strategy.num_replicas_in_sync, gpus()
+    if not names or isinstance(strategy, tf.distribute.TPUStrategy):
+        return count(replicas, "device")
+    return f"{count(replicas, 'GPU')}, {' and '.join(sorted({*names}))}"
 
 
 def _check_tf_config() -> None:

@@ -20,7 +20,7 @@ from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
-from text.progress import clear, count
+from text.progress import clear
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -112,8 +112,16 @@ class Trainer:
         self.variables = self.saved_weights | {v.path: v for v in others}
         self.progress = _Progress()
         self._compiler = compiler.for_model(self.model, strategy)
-        # XLA compiles the expensive part; communication between replicas stays outside.
+        # TPUs compile whatever they run.
+        on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        self._is_compiled = settings.xla or on_tpu
+        # XLA compiles all of an update; sums over replicas stay between compiled parts.
         xla = settings.xla
+        if xla and strategy.num_replicas_in_sync == 1:
+            self.update = tf.function(self.update, jit_compile=True, autograph=False)
+        elif xla:
+            self._prepare_rows = tf.function(self._prepare_rows, jit_compile=True)
+            self._finish = tf.function(self._finish, jit_compile=True, autograph=False)
         self._gradients = tf.function(self._gradients, jit_compile=xla)
         self._updates = tf.function(self._updates)
         self._evaluations = tf.function(self._evaluations)
@@ -122,10 +130,10 @@ class Trainer:
 
     @property
     def description(self) -> str:
-        """The kind and size of the model, and the number of devices."""
+        """The kind and size of the model, and on which devices it is."""
         number = sum(v.shape.num_elements() for v in self.weights.values())
-        replicas = self.strategy.num_replicas_in_sync
-        devices = count(replicas, "device")
+        devices = distribution.description(self.strategy)
+        devices += ", XLA" * self.settings.xla
         kind = self.model.encoder.config.architecture
         suffix = self.model.description_suffix
         return f"{kind}: a model of {number:,} weights on {devices}{suffix}"
@@ -151,19 +159,40 @@ class Trainer:
             int64. If not, the sums are 0 and no variable has changed.
         """
         context = tf.distribute.get_replica_context()
-        batch = self.prepare(batch)
-        weights = distribution.total(self.objective.weights(batch))
-        batch = batch | {name: v.value for name, v in self.row_state.items()}
+        batch, weights = self._prepare_rows(batch)
+        weights = distribution.total(weights)
         seeds = self._seeds(context, step)
         gradients, sums, next_state = self._gradients(batch, weights, seeds)
         gradients, sums = distribution.total((gradients, sums))
+        return self._finish(gradients, sums, next_state, step)
+
+    @_as_written
+    def _prepare_rows(self, batch):
+        """A prepared batch with the state of its rows, and the weights of its losses."""
+        batch = self.prepare(batch)
+        weights = self.objective.weights(batch)
+        return batch | {name: v.value for name, v in self.row_state.items()}, weights
+
+    def _finish(self, gradients, sums, next_state, step):
+        """Clips and applies the gradients of all replicas; returns what `update` does."""
         # Differs from the release, which clips each core's gradient before adding them.
         scale, norm = clipping.clip_scale(gradients, self.settings.optimizer.clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
-        values = (gradients, step, scale, next_state)
-        tf.cond(finite, lambda: self._apply(*values), lambda: None)
+        self._apply_if(finite, gradients, step, scale, next_state)
         sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
+
+    def _apply_if(self, finite, *values):
+        if not self._is_compiled:
+            tf.cond(finite, lambda: self._apply(*values), lambda: None)
+            return
+        # To enter a branch, a compiled program copies all variables and waits for the host.
+        changed = [*self.model.trainable_variables, *self.optimizer.variables]
+        changed += self.row_state.values()
+        before = [tf.convert_to_tensor(variable) for variable in changed]
+        self._apply(*values)
+        for variable, value in zip(changed, before, strict=True):
+            variable.assign(tf.where(finite, variable, value))
 
     def _apply(self, gradients, step, scale, next_state):
         # Uncompiled, what every variable goes through is traced once for each shape.
@@ -210,9 +239,15 @@ class Trainer:
             states = _with_parts(states, i, parts)
         return gradients, sums, [tf.reshape(x, [-1, *x.shape[2:]]) for x in states]
 
+    def _compiling(self):
+        """The context in which to trace what these devices compute for the gradients."""
+        if self._is_compiled:
+            return fusion.whole_program()
+        return fusion.compiled_by(self._compiler)
+
     @_as_written
     def _micro_batch(self, batch, weights, seed):
-        with fusion.compiled_by(self._compiler), custom_gradients.written_out():
+        with self._compiling(), custom_gradients.written_out():
             trained = [v.value for v in self.model.trainable_variables]
             # Of others, such as frozen layers, nothing is recorded, kept or computed.
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -317,10 +352,11 @@ class Trainer:
         return distribution.rows_of_all(outputs), distribution.total(sums)
 
     def _forward(self, batch, objective):
-        batch = self.prepare(batch, objective)
-        outputs = self.model.predict(batch)
-        pairs = objective.losses(batch, outputs)
-        return outputs, _sums(objective, pairs, batch, outputs)
+        with fusion.whole_program(self._is_compiled):
+            batch = self.prepare(batch, objective)
+            outputs = self.model.predict(batch)
+            pairs = objective.losses(batch, outputs)
+            return outputs, _sums(objective, pairs, batch, outputs)
 
     # --- The run ---------------------------------------------------------------------
 
@@ -387,7 +423,7 @@ class Trainer:
             NotFiniteError: too many updates in a row were skipped.
             SystemExit: SIGTERM came; the last update is saved.
         """
-        log.begin(self.progress.step)
+        log.begin(self.progress.step, by_xla=self.settings.xla)
         self._warn_of_steps(log)
         batches = distribution.distribute(
             self.strategy, lambda part: data(self.progress.step, part)

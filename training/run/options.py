@@ -7,6 +7,7 @@ for a run import what they need.
 import dataclasses
 
 import options
+from training.run import program_cache
 from errors import UserError
 from modeling.optimizers.table import SCHEDULES, OptimizerSettings, optimizers
 from serving import portable
@@ -111,7 +112,17 @@ class RunOptions(options.Group):
         help="Type of the matrix products; weights are always float32.",
         identity=True,
     )
-    xla: bool = options.field(False, help="Compile with XLA.")
+    xla: bool | None = options.field(
+        None,
+        help="Compile updates, evaluations and predictions as a whole with XLA. By "
+        "default, on GPUs.",
+    )
+    xla_cache_dir: str | None = options.field(
+        None,
+        help="Folder for compiled programs, which the next start loads in seconds. By "
+        "default, with a GPU, ~/.cache/bert-programs if it can be written; "
+        f"{program_cache.NONE}: keeps none.",
+    )
     deterministic: bool | None = options.field(
         None,
         help="Make GPUs compute the same bits every time, which is slower. CPUs and TPUs "
@@ -284,6 +295,26 @@ class RunOptions(options.Group):
                     f"--tpu_name={_LOCAL_TPU}"
                 )
 
+    def set_environment(self):
+        if not self.uses_tpu and self.xla is not False:
+            program_cache.keep_programs(
+                self.xla_cache_dir,
+                deterministic=self.deterministic,
+                allow_tf32=self.allow_tf32,
+            )
+
+    @property
+    def compiles(self) -> bool:
+        """Whether XLA compiles what the devices compute; looks for devices.
+
+        TPUs do it by themselves.
+        """
+        from training.run import distribution
+
+        if self.xla is None:
+            return not self.uses_tpu and bool(distribution.gpus())
+        return self.xla
+
     def strategy(self):
         """Connects to the devices; call it before TensorFlow looks for any."""
         from training.run import determinism, distribution
@@ -338,7 +369,7 @@ class RunOptions(options.Group):
             accumulation_steps=self.gradient_accumulation_steps,
             recompute=self.recompute,
             seed=seed,
-            xla=self.xla,
+            xla=self.compiles,
             optimizer=OptimizerSettings(**self.optimizer_settings),
             max_skipped_updates=self.max_skipped_updates,
             steps_per_call=self.iterations_per_loop,

@@ -61,15 +61,19 @@ class Report:
         if sources.is_remote(directory):
             atexit.register(self._flush)
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, by_xla: bool = False) -> None:
         """Begins a training, whose first update takes longer than the others.
 
         Removes later steps from metrics.jsonl, because they will be repeated.
+
+        Args:
+            by_xla: whether that is much longer, unless a compiled program is found.
         """
         if self._active:
             run_folder.make_room(self._path)
             _cut(self._path, step)
-            self._print("compiling the first update")
+            longer = ", which can take a minute or two" if by_xla else ""
+            self._print(f"compiling the first update{longer}")
             progress.show(f"{self._model}{self._place(step)}")
 
     def say(self, message: str) -> None:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from modeling import custom_gradients, fusion, layers
+from modeling import attention, custom_gradients, fusion, layers
 from modeling.architectures.t5.t5_config import T5Config
 
 # Added to the scores of what a position does not see.
@@ -163,10 +163,10 @@ class Attention(keras.layers.Layer):
         """[b, k, h] -> two tensors [b, n, k, d]."""
         return self._heads(x, self.k), self._heads(x, self.v)
 
-    def scores(self, x, keys=None):
-        """[b, n, q, k], without a bias; of the positions of x for each other by default."""
-        keys = self._heads(x, self.k) if keys is None else keys
-        return ops.matmul(self._heads(x, self.q), ops.transpose(keys, (0, 1, 3, 2)))
+    def scores(self, x):
+        """[b, n, s, s], without a bias; of the positions of x for each other."""
+        keys = ops.transpose(self._heads(x, self.k), (0, 1, 3, 2))
+        return ops.matmul(self._heads(x, self.q), keys)
 
     def call(self, x, keys_values=None, biases=(), dropouts=layers.no_dropout):
         """Reads keys and values; by default, those of x itself.
@@ -177,9 +177,18 @@ class Attention(keras.layers.Layer):
             biases: float32 tensors to add to the scores [b, n, q, k].
         """
         keys, values = self.keys_values(x) if keys_values is None else keys_values
-        probs = ops.softmax(_biased_scores(self.scores(x, keys), *biases))
-        probs = dropouts(ops.cast(probs, x.dtype), self.config.hidden_dropout_prob)
-        context = ops.transpose(ops.matmul(probs, values), (0, 2, 1, 3))
+        rate = self.config.hidden_dropout_prob
+        words = dropouts.key(rate)
+
+        def of_heads(query, keys, values, *biases):
+            scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
+            probs = ops.softmax(_biased_scores(scores, *biases))
+            probs = layers.drop(ops.cast(probs, x.dtype), rate, *words)
+            return ops.matmul(probs, values)
+
+        query = self._heads(x, self.q)
+        context = attention.of_pairs(of_heads, query, keys, values, *biases)
+        context = ops.transpose(context, (0, 2, 1, 3))
         context = ops.reshape(context, (*ops.shape(x)[:2], self.o.shape[0]))
         return _product(context, self.o)
 

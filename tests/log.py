@@ -10,7 +10,7 @@ class Log:
         self.held_out = []
         self.said = []
 
-    def begin(self, step):
+    def begin(self, step, by_xla=False):
         self.begun = step
 
     def training(self, step, values, *, updates, seconds):

@@ -1,8 +1,14 @@
-"""Refuses what the memory of this machine cannot hold, before any of it is allocated."""
+"""Refuses what the memory of this machine cannot hold, before any of it is allocated.
 
+What a GPU cannot hold is found out there, and said in as few words.
+"""
+
+import contextlib
 import dataclasses
 import math
+import re
 import sys
+from collections.abc import Iterator
 
 from training.backend import tf
 from training.storage import whole_model
@@ -12,6 +18,9 @@ from text import memory
 from text.progress import size
 
 _MEASURED = 3  # times the least that a pass with its gradients takes
+# Of TensorFlow, XLA and the libraries of GPUs, which report other kinds of errors.
+_LACKS_MEMORY = re.compile(r"\bOOM\b|[Oo]ut of memory|OUT_OF_MEMORY|ALLOC_FAILED")
+_LACKS_SPACE = re.compile(r"\S* ?No space left on device|\S* ?Disk quota exceeded")
 _TABLES = ("vocab_size", "max_position_embeddings")  # of these, rows have a width
 
 
@@ -86,6 +95,35 @@ def check_batch(
             f"has {size(memory.total())}",
             file=sys.stderr,
         )
+
+
+@contextlib.contextmanager
+def advising(what: str, advice: str) -> Iterator[None]:
+    """Says in one line that memory, or the disk of compiled programs, was not enough.
+
+    Args:
+        what: is computed in here, in words.
+        advice: what to do if the memory of a device does not hold it.
+    Raises:
+        UserError: one of them is full.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if full := _LACKS_SPACE.search(error.message):
+            raise UserError(
+                f"{full[0]}; free some space, or pass --xla_cache_dir=none, so that no "
+                "compiled program is kept"
+            ) from None
+        # Without such words, a CPU has reached a limit of its memory.
+        is_cpu = isinstance(error, tf.errors.ResourceExhaustedError)
+        if not is_cpu and not _LACKS_MEMORY.search(error.message):
+            raise
+        asked = re.search(r"allocate (\d+) bytes", error.message)
+        more = f" ({size(int(asked[1]))} at once)" if asked else ""
+        raise UserError(
+            f"{what} needs more memory than there is{more}; {advice}"
+        ) from None
 
 
 def _may_have(config):

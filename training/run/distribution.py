@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 
 from training.backend import tf
@@ -11,6 +12,7 @@ from text.files import json_files
 from text.progress import count
 from text.records import reading
 
+_GPU_DEVICES = ("nvidia0", "dxg")  # on Linux; on Windows' Linux
 # TensorFlow's message when one host waits for another that has ended.
 _LEFT_ALONE = "Collective ops is aborted"
 
@@ -29,6 +31,7 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
     Raises:
         UserError: TF_CONFIG is absent or malformed, or the TPU cannot be reached.
     """
+    _warn_of_unseen_gpu()
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU")
         devices = devices or tf.config.list_logical_devices("CPU")
@@ -40,6 +43,19 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
     if kind == "tpu":
         return _connect_tpu(tpu, zone, project)
     return tf.distribute.get_strategy()
+
+
+def _warn_of_unseen_gpu():
+    """Says so if the run is on the CPU of a machine that has a GPU, unasked."""
+    has_one = any(os.path.exists(f"/dev/{name}") for name in _GPU_DEVICES)
+    is_hidden = "CUDA_VISIBLE_DEVICES" in os.environ
+    if has_one and not is_hidden and not gpus():
+        print(
+            "warning: this machine has a GPU that TensorFlow cannot use, so the CPU "
+            "computes; nvidia-smi shows whether the driver works, and pip install "
+            "'tensorflow[and-cuda]' adds the libraries that TensorFlow needs",
+            file=sys.stderr,
+        )
 
 
 def gpus() -> list[str]:

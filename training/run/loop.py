@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from training.backend import keras, tf
-from training.run import compiler, distribution, report, stops
+from training.run import capacity, compiler, distribution, report, stops
 from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import clipping
@@ -306,8 +306,9 @@ class Trainer:
         """
         batches = distribution.distribute(self.strategy, data)
         objective = objective or self.evaluated_as
-        sums = self._evaluations(batches, tf.constant(num_batches), objective)
-        return means(objective, sums.numpy())
+        with capacity.advising("an evaluation", "lower --eval_batch_size"):
+            sums = self._evaluations(batches, tf.constant(num_batches), objective)
+            return means(objective, sums.numpy())
 
     def _evaluations(self, batches, count, objective):
         sums = tf.zeros([len(sum_names(objective)), 2], tf.float64)
@@ -339,8 +340,10 @@ class Trainer:
         """
         batches = distribution.distribute(self.strategy, data)
         for _ in range(num_batches):
-            outputs, sums = self._predictions(batches)
-            yield {name: x.numpy() for name, x in outputs.items()}, sums.numpy()
+            with capacity.advising("a batch", "lower the --*_batch_size"):
+                outputs, sums = self._predictions(batches)
+                outputs = {name: x.numpy() for name, x in outputs.items()}
+            yield outputs, sums.numpy()
 
     def _predictions(self, batches):
         result = self.strategy.run(self._predict_batch, args=(next(batches),))
@@ -486,13 +489,19 @@ class Trainer:
 
     def run_updates(self, batches, count):
         """Advances variables and progress; returns the sums of the updates."""
-        progress = self.progress
-        sums, done, skipped, in_a_row = self._updates(
-            batches,
-            tf.constant(progress.step, tf.int64),
-            tf.constant(count, tf.int64),
-            tf.constant(progress.skipped_in_a_row, tf.int64),
-        )
+        progress, settings = self.progress, self.settings
+        with capacity.advising(
+            f"an update of --train_batch_size={settings.batch_size}",
+            f"--gradient_accumulation_steps={2 * settings.accumulation_steps} computes "
+            "the same one from smaller parts, --recompute keeps less of each; or lower it",
+        ):
+            sums, done, skipped, in_a_row = self._updates(
+                batches,
+                tf.constant(progress.step, tf.int64),
+                tf.constant(count, tf.int64),
+                tf.constant(progress.skipped_in_a_row, tf.int64),
+            )
+            sums = sums.numpy()  # waits for the devices
         progress.step += int(done)
         progress.skipped += int(skipped)
         progress.skipped_in_a_row = int(in_a_row)
@@ -500,7 +509,7 @@ class Trainer:
             raise NotFiniteError(
                 progress.step - progress.skipped_in_a_row, progress.skipped_in_a_row
             )
-        return sums.numpy()
+        return sums
 
 
 def _shape(x) -> list:

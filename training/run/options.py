@@ -115,7 +115,7 @@ class RunOptions(options.Group):
     xla: bool | None = options.field(
         None,
         help="Compile updates, evaluations and predictions as a whole with XLA. By "
-        "default, on GPUs.",
+        "default, on GPUs without --deterministic.",
     )
     xla_cache_dir: str | None = options.field(
         None,
@@ -307,13 +307,13 @@ class RunOptions(options.Group):
     def compiles(self) -> bool:
         """Whether XLA compiles what the devices compute; looks for devices.
 
-        TPUs do it by themselves.
+        TPUs do it by themselves. Bits of GPUs were compared without it alone.
         """
         from training.run import distribution
 
-        if self.xla is None:
-            return not self.uses_tpu and bool(distribution.gpus())
-        return self.xla
+        if self.xla is None and not self.uses_tpu and not self.deterministic:
+            return bool(distribution.gpus())
+        return bool(self.xla)
 
     def strategy(self):
         """Connects to the devices; call it before TensorFlow looks for any."""

@@ -9,7 +9,7 @@ import run_classifier
 import run_pretraining
 import tests
 from training.backend import tf
-from training.run import capacity
+from training.run import capacity, loop
 from errors import UserError
 from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
@@ -154,3 +154,44 @@ def test_a_longer_table_that_cannot_fit_is_refused(tmp_path):
         with pytest.raises(UserError, match=f"^--{name}=2000000000: a network of "):
             jobs.run(convert_checkpoint, given | {name: 2 * 10**9})
         assert not (tmp_path / "out").exists()
+
+
+OUT_OF_MEMORY = (
+    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3000000000 bytes"
+)
+ERRORS = {
+    tf.errors.ResourceExhaustedError(
+        None, None, OUT_OF_MEMORY
+    ): r"is \(3 GB at once\); do",
+    tf.errors.InternalError(None, None, "CUBLAS_STATUS_ALLOC_FAILED"): "there is; do",
+    tf.errors.ResourceExhaustedError(
+        None, None, "/home/x/a.pb.tmp; No space left on device"
+    ): "a.pb.tmp; No space left on device; free some space, or pass --xla_cache_dir=none",
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_full_device_or_disk_is_said_in_one_line(error):
+    with pytest.raises(UserError, match=ERRORS[error]):
+        with capacity.advising("an update", "do this"):
+            raise error
+
+
+def test_other_errors_of_a_device_stay_as_they_are():
+    with pytest.raises(tf.errors.InternalError):
+        with capacity.advising("an update", "do this"):
+            raise tf.errors.InternalError(None, None, "a bug")
+
+
+def test_a_training_without_memory_names_the_flags_that_lower_it(monkeypatch):
+    run = loop.Trainer.__new__(loop.Trainer)
+    run.progress = loop._Progress()
+    run.settings = loop.Settings(10, 1, 0.1, batch_size=64, accumulation_steps=2)
+
+    def updates(*arguments):
+        raise tf.errors.ResourceExhaustedError(None, None, OUT_OF_MEMORY)
+
+    run._updates = updates
+    message = "--train_batch_size=64 .* --gradient_accumulation_steps=4 .* --recompute"
+    with pytest.raises(UserError, match=message):
+        run.run_updates(None, 1)

@@ -99,6 +99,45 @@ def test_other_errors_of_tensorflow_are_not_laid_to_another_host():
         tf.reshape(tf.zeros([2]), [3])
 
 
+# --- GPUs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given, compiles",
+    [
+        ({}, True),
+        ({"xla": False}, False),
+        ({"deterministic": True}, False),
+        ({"deterministic": True, "xla": True}, True),
+        ({"use_tpu": True}, False),
+    ],
+)
+def test_gpus_compile_unless_told_otherwise(tmp_path, monkeypatch, given, compiles):
+    options = parity.Options(**flags(tmp_path, **given))
+    assert options.compiles == bool(given.get("xla"))  # on CPUs, only if asked
+    monkeypatch.setattr(distribution, "gpus", lambda: ["NVIDIA H200"])
+    assert options.compiles == compiles
+
+
+def test_the_first_line_names_the_gpus(monkeypatch):
+    strategy = tf.distribute.get_strategy()
+    assert distribution.description(strategy) == "1 device"
+    monkeypatch.setattr(distribution, "gpus", lambda: ["NVIDIA H200"])
+    assert distribution.description(strategy) == "1 GPU, NVIDIA H200"
+
+
+def test_a_gpu_that_is_not_used_is_named(monkeypatch, capsys):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    distribution.make("one")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(distribution.os.path, "exists", lambda path: "nvidia0" in path)
+    distribution.make("one")
+    assert "GPU that TensorFlow cannot use" in capsys.readouterr().err
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the user wants the CPU
+    distribution.make("one")
+    assert capsys.readouterr().err == ""
+
+
 # --- TPUs ----------------------------------------------------------------------------
 
 

@@ -184,14 +184,25 @@ def test_an_update_compiles_whole_in_bfloat16_and_is_about_that_in_float32(kind,
 
     def updated(dtype, compiled):
         steps = STEPS.get(kind, ())
-        run = trainer(config, objective, dtype, steps, accumulation_steps=2)
+        settings = {"accumulation_steps": 2, "xla": compiled}
+        run = trainer(config, objective, dtype, steps, **settings)
         before = {name: v.numpy() for name, v in run.variables.items()}
-        update = tf.function(run.update, jit_compile=True) if compiled else run.update
-        sums, finite = update(batch, tf.constant(1, tf.int64))
+        sums, finite = run.update(batch, tf.constant(1, tf.int64))
         assert sums.shape == [len(loop.sum_names(objective)) + 1, 2] and finite == 1
         moved = {n for n, v in run.variables.items() if np.any(v.numpy() != before[n])}
         assert run.model.encoder.stages[1][0].path in moved  # of the lowest layer
+        if compiled:
+            assert_nothing_changes_if_not_finite(run)
         return loop.means(objective, sums.numpy()), moved
+
+    def assert_nothing_changes_if_not_finite(run):
+        lowest = run.model.encoder.stages[0][0]
+        lowest.assign(tf.fill(lowest.shape, float("nan")))
+        before = {name: v.numpy() for name, v in run.variables.items()}
+        sums, finite = run.update(batch, tf.constant(2, tf.int64))
+        assert finite == 0 and not sums.numpy().any()
+        for name, variable in run.variables.items():
+            np.testing.assert_array_equal(variable, before[name], err_msg=name)
 
     rounded, also_moved = updated("mixed_bfloat16", compiled=True)
     with jobs.untraced():
@@ -201,6 +212,26 @@ def test_an_update_compiles_whole_in_bfloat16_and_is_about_that_in_float32(kind,
     # Measured: 0.002 % and 0.4 %.
     assert rounded["loss"] == pytest.approx(exact["loss"], rel=1e-3)
     assert rounded["gradient_norm"] == pytest.approx(exact["gradient_norm"], rel=2e-2)
+
+
+@pytest.mark.slow
+def test_compiled_an_update_is_one_operation_among_few():
+    """A GPU starts each that is outside of compiled functions by itself."""
+    run = trainer(xla=True)
+    batches = distribution.distribute(run.strategy, lambda part: in_file_order(8))
+    numbers = [tf.constant(n, tf.int64) for n in (0, 1, 0)]
+    graph = run._updates.get_concrete_function(batches, *numbers).graph.as_graph_def()
+    [body] = [f for f in graph.library.function if "while_body" in f.signature.name]
+    assert len(body.node_def) < 40
+    [update] = [
+        node for node in body.node_def if "_update_" in node.attr["f"].func.name
+    ]
+    [compiled] = [
+        f
+        for f in graph.library.function
+        if f.signature.name == update.attr["f"].func.name
+    ]
+    assert compiled.attr["_XlaMustCompile"].b
 
 
 def poisoned(first, bad):

@@ -1,0 +1,92 @@
+"""Compiled programs are kept where they can be, apart from those of other machines."""
+
+import os
+import sys
+
+import pytest
+
+from training.run import program_cache
+from tests import jobs
+
+DIRECTORY, PREFIX = (
+    "tf_xla_persistent_cache_directory",
+    "tf_xla_persistent_cache_prefix",
+)
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    """What `keep_programs` makes TensorFlow read, by name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def call(folder=None, gpus="NVIDIA H200, 580.1", flags="", **settings):
+        monkeypatch.setenv("TF_XLA_FLAGS", flags)
+        monkeypatch.setattr(program_cache, "_gpus", lambda: gpus)
+        program_cache.keep_programs(folder, **settings)
+        words = os.environ["TF_XLA_FLAGS"].split()
+        return dict(word.removeprefix("--").split("=") for word in words)
+
+    return call
+
+
+def test_with_a_gpu_programs_are_kept_in_the_cache_folder(kept, tmp_path):
+    assert kept()[DIRECTORY] == str(tmp_path / "cache/bert-programs")
+    assert os.path.isdir(tmp_path / "cache/bert-programs")
+    assert kept(folder=str(tmp_path / "x"))[DIRECTORY] == str(tmp_path / "x")
+
+
+def test_without_one_they_are_kept_only_if_asked(kept, tmp_path):
+    assert kept(gpus="") == {}
+    assert kept(str(tmp_path), gpus="")[DIRECTORY] == str(tmp_path)
+
+
+def test_what_they_depend_on_is_in_their_names(kept, monkeypatch):
+    names = [kept()[PREFIX], kept(gpus="NVIDIA A100, 580.1")[PREFIX]]
+    names += [kept(deterministic=True)[PREFIX], kept(deterministic=None)[PREFIX]]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
+    names.append(kept()[PREFIX])
+    assert len({*names}) == len(names)
+    assert kept()[PREFIX] == names[-1]
+
+
+def test_nothing_is_kept_if_it_cannot_or_should_not_be(kept, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    assert kept(str(tmp_path / "file/x")) == {}
+    assert kept(program_cache.NONE) == {}
+    mine = f"--{DIRECTORY}=mine"
+    assert kept(flags=mine) == {DIRECTORY: "mine"}
+    assert kept(flags="--other=1")["other"] == "1"
+    monkeypatch.setattr(program_cache, "_LEAST_FREE", 1 << 62)
+    assert kept() == {}
+
+
+def test_gpus_are_asked_for_and_may_be_absent(tmp_path, monkeypatch):
+    script = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program_cache._gpus() == ""
+    script.write_text("#!/bin/sh\necho NVIDIA H200, 580.1\n")
+    script.chmod(0o755)
+    assert program_cache._gpus() == "NVIDIA H200, 580.1\n"
+    script.write_text("#!/bin/sh\necho no driver\nexit 9\n")
+    assert program_cache._gpus() == ""
+
+
+COMPILE = """
+import sys
+from training.run import program_cache
+program_cache.keep_programs(sys.argv[1])
+from training.backend import tf
+print(float(tf.function(lambda x: x @ x + x, jit_compile=True)(tf.ones([8, 8]))[0, 0]))
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_finds_the_program(tmp_path):
+    """In one that was changed, TensorFlow's reading fails: so it was read."""
+    call = [sys.executable, "-c", COMPILE, str(tmp_path)]
+    for _ in range(2):
+        done = jobs.finished(call)
+        assert done.stdout == "9.0\n", done.stderr
+        [path] = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:100])
+    assert "9.0" not in jobs.finished(call).stdout

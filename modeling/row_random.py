@@ -73,12 +73,19 @@ def words(state: tuple, shape):
     numbers here and there, but never a run of them.
     """
     first, second = state
-    number = math.prod(shape)
-    is_many = isinstance(number, int) and number > 2**31
-    places = ops.arange(number, dtype="int64" if is_many else "int32")
-    places = ops.reshape(places, shape)
-    places = ops.multiply(ops.cast(places, "uint32"), _word(_STRIDE))
-    return _hash(ops.bitwise_xor(first, _wrapped(ops.add(second, places))))
+    # In two parts, because compilers store what only depends on the shape.
+    middle = (len(shape) + 1) // 2
+    outer, inner = math.prod(shape[:middle]), math.prod(shape[middle:])
+    step = _wrapped(ops.multiply(ops.cast(inner, "uint32"), _word(_STRIDE)))
+    begins = _wrapped(ops.add(second, _multiples(outer, step)))
+    places = ops.add(begins[:, None], _multiples(inner, _word(_STRIDE))[None])
+    places = ops.reshape(_wrapped(places), shape)
+    return _hash(ops.bitwise_xor(first, places))
+
+
+def _multiples(number, step):
+    """uint32 [number]: 0, step, 2 * step, ..."""
+    return _wrapped(ops.multiply(ops.cast(ops.arange(number), "uint32"), step))
 
 
 def _wrapped(words):

@@ -189,10 +189,12 @@ class Trainer:
         # To enter a branch, a compiled program copies all variables and waits for the host.
         changed = [*self.model.trainable_variables, *self.optimizer.variables]
         changed += self.row_state.values()
-        before = [tf.convert_to_tensor(variable) for variable in changed]
-        self._apply(*values)
-        for variable, value in zip(changed, before, strict=True):
-            variable.assign(tf.where(finite, variable, value))
+        state = [(variable, tf.convert_to_tensor(variable)) for variable in changed]
+        with keras.StatelessScope(state) as scope:
+            self._apply(*values)
+        for variable, before in state:
+            after = scope.get_current_value(variable)
+            variable.assign(tf.where(finite, after, before))
 
     def _apply(self, gradients, step, scale, next_state):
         # Uncompiled, what every variable goes through is traced once for each shape.

@@ -15,8 +15,8 @@
     )
     model.fit(bert.dataset(texts, labels, encoder, batch_size=32))
 
-It does what the scripts do; docs/python.md tells more. Import it before Keras, because the
-files of models are read with TensorFlow.
+It does what the scripts do, on Keras's backend, TensorFlow or JAX; only `load_task` needs
+TensorFlow. docs/python.md tells more.
 """
 
 import contextlib
@@ -31,7 +31,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 import options
-from training.backend import keras, tf
+from training import backend
+from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
@@ -66,6 +67,7 @@ __all__ = [
     "save",
 ]
 
+_BACKENDS = ("tensorflow", "jax")
 _BUNDLE = "bert_model.ckpt"  # as in a release
 
 # `keras.models.load_model` finds an encoder only if its module has been imported.
@@ -140,11 +142,10 @@ def _files(path, **more) -> _Files:
 
 
 def _check_backend():
-    if keras.backend.backend() != "tensorflow":
+    if backend.NAME not in _BACKENDS:
         raise UserError(
-            f"Keras was loaded with the backend {keras.backend.backend()}, but bert reads "
-            "and runs models with TensorFlow; import bert before keras, or set "
-            "KERAS_BACKEND=tensorflow"
+            f"Keras runs on {backend.NAME}, but bert only on {' and '.join(_BACKENDS)}; "
+            f"start Python again with KERAS_BACKEND={_BACKENDS[0]}"
         )
 
 
@@ -314,13 +315,9 @@ class TextEncoder:
         return np.array(vectors, np.float32).reshape(len(vectors), width)
 
     def _make_extractor(self, layer, pooling):
-        return text_features.FeatureExtractor(
-            tf.distribute.get_strategy(),
-            self.config,
-            [layer],
-            pooling,
-            cls_last=not self.tokenizer.vocabulary.head,
-            model=self.layer,
+        cls_last = not self.tokenizer.vocabulary.head
+        return text_features.make_extractor(
+            self.layer, [layer], pooling, cls_last=cls_last
         )
 
     def _rows(self, texts, flags: _Files) -> Iterator[text_features.Row]:
@@ -578,9 +575,10 @@ def load_task(path: str) -> Task:
             that answers; otherwise its newest or best checkpoint, with the flags of the
             training. A task in a script of your own needs an export.
     Raises:
-        UserError: there is neither, or the files do not fit each other.
+        UserError: there is neither, or the files do not fit each other; or Keras does not
+            run on TensorFlow, which answers.
     """
-    _check_backend()
+    backend.require_tensorflow("load_task")
     if not sources.exists(path):
         raise UserError(f"{path}: no such folder")
     _, settings = run_folder.text_settings(path)

@@ -327,6 +327,9 @@ def parse(options_class):
     gc.freeze()  # else the end of the program looks through all that has been loaded
     if _HELP & set(sys.argv[1:]):
         _print_help(options_class, in_full="--helpfull" in sys.argv)
+    # Scripts run on TensorFlow; checks of flags may already load Keras, which reads it.
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    os.environ["KERAS_BACKEND"] = "tensorflow"
     define(options_class)
     try:
         with _one_line_errors(options_class):
@@ -338,6 +341,12 @@ def parse(options_class):
         print(f"{_program()}: the flags are valid")
         sys.exit(0)
     parsed.set_environment()
+    if backend != "tensorflow":
+        print(
+            f"note: KERAS_BACKEND={backend} has no effect here; scripts always run on "
+            "TensorFlow",
+            file=sys.stderr,
+        )
     return parsed
 
 

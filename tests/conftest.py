@@ -18,6 +18,8 @@ import pytest
 import errors
 import tests
 
+# As scripts set it, whatever the environment or keras.json names.
+os.environ["KERAS_BACKEND"] = "tensorflow"
 # Both as training/ sets them. Else JAX, where Keras loads it first, would set another log
 # level, and programs that tests start would take it over and say more than they do for a
 # user; and what loads TensorFlow before training/ would compute by other routines.

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from training.backend import tf
 from extract_features import Options
 from tests import jobs, tiny
 from tests.features import (
@@ -25,7 +24,7 @@ from tests.features import (
 )
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.queries.text_features import Counts, encode, make_rows
+from training.queries.text_features import Counts, Extractor, encode, make_rows
 
 
 @pytest.mark.slow
@@ -43,12 +42,11 @@ def tokenizer():
     return WordPiece(Vocabulary.load(str(MODEL / "vocab.txt")))
 
 
-class Echo:
+class Echo(Extractor):
     """In the place of an encoder: a row's features are its ids; notes the shapes."""
 
     token_bytes = 1 << 20
     pooling = "none"
-    strategy = tf.distribute.get_strategy()
     config = tiny.config()
 
     def __init__(self):

@@ -45,6 +45,8 @@ if __name__ == "__main__":
     command_line.run(main, Options)
 """
 
+_NOTE = "note: KERAS_BACKEND=jax has no effect here; scripts always run on TensorFlow\n"
+
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 
 
@@ -196,3 +198,18 @@ def test_onednn_is_used_unless_the_user_says_otherwise(given, used):
     others = {k: v for k, v in jobs.ENVIRONMENT.items() if k != _ONEDNN}
     done = jobs.finished([sys.executable, "-c", asked], env=others | given)
     assert done.stdout == f"{used}\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_script_runs_on_tensorflow_and_says_so_once(tmp_path):
+    """Also in the processes that it starts."""
+    program = PROGRAM.replace(
+        'print("loaded")',
+        'from training import backend\nprint(backend.NAME, os.environ["KERAS_BACKEND"])',
+    )
+    (tmp_path / "job.py").write_text("import os\n" + program)
+    line = [sys.executable, str(tmp_path / "job.py"), "--count=1"]
+    env = jobs.ENVIRONMENT | {"KERAS_BACKEND": "jax"}
+    done = jobs.finished(line, env=env)
+    assert "tensorflow tensorflow\n" in done.stdout, done.stderr
+    assert done.stderr == _NOTE

@@ -1,7 +1,11 @@
-"""Loads TensorFlow, and Keras on top of it, without their start-up messages.
+"""Loads TensorFlow and Keras without their start-up messages.
 
 Whatever else loads them would show the messages and take twice as long, so modules of
 training/ take `tf` and `keras` from here, before they import from modeling/ or serving/.
+
+Keras has the backend that its own setting names: KERAS_BACKEND, its keras.json, or that of
+a Keras which is already loaded. Scripts set the variable (see command_line.py), `bert` does
+not. On another backend than TensorFlow, TensorFlow only reads and writes files.
 """
 
 import contextlib
@@ -12,6 +16,7 @@ import re
 import sys
 import tempfile
 
+from errors import UserError
 from text import progress
 from text.files import sources
 
@@ -19,7 +24,7 @@ _NOTES = re.compile(
     rb"WARNING: All log messages before absl|I\d{4} |To enable the foll|"
     rb"E\d{4} .* cuInit: .*\(303\)"  # no driver: a machine without a GPU
 )
-_LOOKED_FOR = ("jax", "matplotlib", "sklearn")
+_LOOKED_FOR = ("matplotlib", "sklearn")
 
 
 @contextlib.contextmanager
@@ -27,9 +32,12 @@ def _held_back():
     """Keeps packages from being loaded that Keras and TensorFlow only look for.
 
     They take half the time of a start, and serve functions that nothing here calls, such
-    as keras.wrappers.SKLearnClassifier, which is then not available in this process.
+    as keras.wrappers.SKLearnClassifier, which is then not available in this process. JAX is
+    one of them where it is certain that Keras does not run on it.
     """
-    names = [name for name in _LOOKED_FOR if name not in sys.modules]
+    is_certain = os.environ.get("KERAS_BACKEND") == "tensorflow"
+    names = (*_LOOKED_FOR, "jax") if is_certain else _LOOKED_FOR
+    names = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(names))
     try:
         yield
@@ -40,9 +48,7 @@ def _held_back():
 
 def _load_tensorflow():
     """Loads TensorFlow without its start-up messages, which no log level suppresses."""
-    # All variables are read on first import. The loop uses tf.distribute, whatever
-    # backend the user's keras.json names.
-    os.environ["KERAS_BACKEND"] = "tensorflow"
+    # All variables are read on first import.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sources.limit_waiting()
     # oneDNN's routines, which TensorFlow itself takes from AVX-512 VNNI on only. With AVX2
@@ -71,10 +77,35 @@ def _load_tensorflow():
 
 _load_tensorflow()
 
-import keras  # noqa: E402, F401
+import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.core.protobuf import rewriter_config_pb2  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
+
+NAME = keras.backend.backend()
+if NAME == "jax":
+    import jax
+else:
+    jax = None
+
+
+def require_tensorflow(what: str) -> None:
+    """Refuses what only TensorFlow computes.
+
+    Raises:
+        UserError: Keras has another backend.
+    """
+    if NAME != "tensorflow":
+        raise UserError(
+            f"{what} needs TensorFlow, but Keras runs on {NAME}; start Python again with "
+            "KERAS_BACKEND=tensorflow"
+        )
+
+
+def _leave_gpus() -> None:
+    """Keeps TensorFlow, which would take their whole memory, from claiming any GPU."""
+    with contextlib.suppress(RuntimeError):  # it already has them
+        tf.config.set_visible_devices([], "GPU")
 
 
 def _keep_order_of_sums() -> None:
@@ -94,3 +125,5 @@ def _keep_order_of_sums() -> None:
 
 
 _keep_order_of_sums()
+if NAME != "tensorflow":
+    _leave_gpus()

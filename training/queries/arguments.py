@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 import numpy as np
 
 import options
+from training import backend
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.optimizers.table import OptimizerSettings
@@ -294,7 +295,7 @@ def encoder_inputs(inputs: Mapping, config: EncoderConfig) -> dict:
     """What an encoder reads; of lists, arrays.
 
     Values are checked where they are at hand: in arrays of numpy and tensors in the
-    memory of the CPU, and not in what a function of TensorFlow traces.
+    memory of the CPU, and not in what TensorFlow or JAX traces.
 
     Raises:
         UserError: something is missing, has another name, or cannot be read.
@@ -364,8 +365,9 @@ def _array(name, value):
 
 
 def _check_range(name, value, below):
-    is_tensor = hasattr(value, "numpy") and "CPU" in str(getattr(value, "device", ""))
-    values = value.numpy() if is_tensor else value
+    device = str(getattr(value, "device", "")).upper()  # what JAX traces has none
+    has_values = hasattr(value, "numpy") or backend.NAME == "jax"
+    values = np.asarray(value) if "CPU" in device and has_values else value
     if not isinstance(values, np.ndarray) or not values.size:
         return
     for number in (values.min(), values.max()):

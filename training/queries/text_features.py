@@ -1,5 +1,6 @@
 """Turns texts into an encoder's features: windows, batches of similar length, pooling."""
 
+import abc
 import dataclasses
 import functools
 import itertools
@@ -9,7 +10,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from training.backend import tf
+from training import backend
+from training.backend import jax, keras, tf
 from training.run import capacity
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -142,10 +144,13 @@ class Mix(NamedTuple):
     weights: Sequence[float] = ()
     scale: float = 1.0
 
-    def of(self, outputs: list) -> tf.Tensor:
+    def of(self, outputs: list):
         """Tensors [b, s, h], one for each weight -> [b, s, h]"""
-        weights = tf.constant(self.weights or [0.0] * len(outputs), outputs[0].dtype)
-        return self.scale * tf.tensordot(tf.nn.softmax(weights), tf.stack(outputs), 1)
+        weights = self.weights or [0.0] * len(outputs)
+        weights = keras.ops.convert_to_tensor(weights, outputs[0].dtype)
+        return self.scale * keras.ops.tensordot(
+            keras.ops.softmax(weights), keras.ops.stack(outputs), 1
+        )
 
 
 def check_pooling(pooling: str, config: EncoderConfig) -> None:
@@ -163,94 +168,64 @@ def check_pooling(pooling: str, config: EncoderConfig) -> None:
             )
 
 
-class FeatureExtractor:
-    """The encoder on the devices of a strategy.
+class Extractor(abc.ABC):
+    """An encoder, and which of its outputs to return.
 
     Args:
-        strategy: see `distribution.make`.
-        config: the architecture.
+        model: the encoder.
         layers: which layers' outputs to return; see `Options.layers`.
         pooling: see `Options`.
-        cls_last: whether [CLS] is the last token of a row.
         mix: which weighted sum the layer MIX is.
-        model: the encoder; by default a new one.
+        cls_last: whether [CLS] is the last token of a row.
+    Attributes:
+        replicas: on how many devices it computes.
     """
+
+    replicas = 1
 
     def __init__(
         self,
-        strategy,
-        config: EncoderConfig,
+        model: Encoder,
         layers: list[int | str],
         pooling: str,
-        mix: Mix = Mix(),  # noqa: B008  immutable
-        cls_last: bool = False,
-        model: Encoder | None = None,
+        mix: Mix,
+        cls_last: bool,
     ):
-        self.strategy, self.config, self.mix = strategy, config, mix
+        self.model, self.config = model, model.config
+        self.layers, self.pooling, self.mix = layers, pooling, mix
         self.cls_last = cls_last
-        self.layers = layers
-        self.pooling = pooling
-        self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
-        with strategy.scope():
-            self.model = model or make_encoder(config)
-        # One graph for each length, of any number of rows; there are few lengths.
-        self._compiled = functools.cache(self._compile)
+        self.token_bytes = len(layers) * self.config.hidden_size * np.float32().nbytes
 
+    @abc.abstractmethod
     def __call__(self, batch: dict[str, np.ndarray]) -> np.ndarray:
         """Features of a batch.
 
         Args:
-            batch: input_ids, input_mask, segment_ids, kept: int32 [rows, s]; rows are a
-                multiple of the replicas.
+            batch: input_ids, input_mask, segment_ids, kept: int32 [rows, s]; rows are as
+                many as `num_rows` returned.
         Returns:
             float32 [layers, rows, s, h]; pooled, [layers, rows, h]: for "mean" the sum
             over kept positions, for "cls" that of [CLS].
         """
-        compiled = self._compiled(batch["input_ids"].shape[1])
-        outputs = compiled(self._shares(batch))
-        outputs = self.strategy.experimental_local_results(outputs)
-        return np.concatenate([output.numpy() for output in outputs], axis=1)
 
-    def _shares(self, batch):
-        """The rows of each replica."""
-        replicas = self.strategy.num_replicas_in_sync
+    def num_rows(self, number: int, batch_size: int) -> int:
+        """To how many rows a batch of this many is padded; a full one has batch_size."""
+        del batch_size
+        return -(-number // self.replicas) * self.replicas
 
-        def share(context):
-            index = context.replica_id_in_sync_group
-            return {
-                k: tf.cast(np.split(v, replicas)[index], tf.int32)
-                for k, v in batch.items()
-            }
-
-        return self.strategy.experimental_distribute_values_from_function(share)
-
-    def _compile(self, length):
-        """Maps `_shares` of rows of this length to their features.
-
-        It is concrete, because TensorFlow warns of a function that takes many shapes.
-        """
-        one, two = (self._shares(self._empty(n, length)) for n in (1, 2))
-        shares = tf.nest.map_structure(_spec_of_both, one, two)
-        compiled = tf.function(self._of_replicas, autograph=False)
-        return compiled.get_concrete_function(shares)
-
-    def _empty(self, number, length):
-        shape = (number * self.strategy.num_replicas_in_sync, length)
-        return {name: np.zeros(shape, np.int32) for name in _BATCH}
-
-    def _of_replicas(self, shares):
-        return self.strategy.run(self._of_one_replica, args=(shares,))
-
-    def _of_one_replica(self, batch):
-        features = tf.stack(self._chosen(batch))  # [l, b, s, h]
+    def _features(self, batch):
+        """What `__call__` returns, as a tensor."""
+        features = keras.ops.stack(self._chosen(batch))  # [l, b, s, h]
         if self.pooling == "cls" and self.cls_last:
             mask = batch["input_mask"]
-            return tf.stack([last_token(x, mask) for x in tf.unstack(features)])
+            return keras.ops.stack(
+                [last_token(x, mask) for x in keras.ops.unstack(features)]
+            )
         if self.pooling == "cls":
             return features[:, :, 0]
         if self.pooling == "mean":
-            kept = tf.cast(batch["kept"], features.dtype)
-            return tf.einsum("lbsh,bs->lbh", features, kept)
+            kept = keras.ops.cast(batch["kept"], features.dtype)
+            return keras.ops.einsum("lbsh,bs->lbh", features, kept)
         return features
 
     def _chosen(self, batch):
@@ -269,15 +244,108 @@ class FeatureExtractor:
         ]
 
 
+class FeatureExtractor(Extractor):
+    """On the devices of a strategy of TensorFlow.
+
+    Args:
+        strategy: see `distribution.make`.
+        config: the architecture.
+        model: the encoder; by default a new one.
+    """
+
+    def __init__(
+        self,
+        strategy,
+        config: EncoderConfig,
+        layers: list[int | str],
+        pooling: str,
+        mix: Mix = Mix(),  # noqa: B008  immutable
+        cls_last: bool = False,
+        model: Encoder | None = None,
+    ):
+        self.strategy, self.replicas = strategy, strategy.num_replicas_in_sync
+        with strategy.scope():
+            model = model or make_encoder(config)
+        super().__init__(model, layers, pooling, mix, cls_last)
+        # One graph for each length, of any number of rows; there are few lengths.
+        self._compiled = functools.cache(self._compile)
+
+    def __call__(self, batch):
+        compiled = self._compiled(batch["input_ids"].shape[1])
+        outputs = compiled(self._shares(batch))
+        outputs = self.strategy.experimental_local_results(outputs)
+        return np.concatenate([output.numpy() for output in outputs], axis=1)
+
+    def _shares(self, batch):
+        """The rows of each replica."""
+
+        def share(context):
+            index = context.replica_id_in_sync_group
+            return {
+                k: tf.cast(np.split(v, self.replicas)[index], tf.int32)
+                for k, v in batch.items()
+            }
+
+        return self.strategy.experimental_distribute_values_from_function(share)
+
+    def _compile(self, length):
+        """Maps `_shares` of rows of this length to their features.
+
+        It is concrete, because TensorFlow warns of a function that takes many shapes.
+        """
+        one, two = (self._shares(self._empty(n, length)) for n in (1, 2))
+        shares = tf.nest.map_structure(_spec_of_both, one, two)
+        compiled = tf.function(self._of_replicas, autograph=False)
+        return compiled.get_concrete_function(shares)
+
+    def _empty(self, number, length):
+        return {k: np.zeros((number * self.replicas, length), np.int32) for k in _BATCH}
+
+    def _of_replicas(self, shares):
+        return self.strategy.run(self._features, args=(shares,))
+
+
 def _spec_of_both(value, other):
     """The type of tensors, or of those of all replicas, without what differs."""
     spec = tf.type_spec_from_value(value)
     return spec.most_specific_common_supertype([tf.type_spec_from_value(other)])
 
 
+class JaxExtractor(Extractor):
+    """Where Keras runs on JAX, which compiles each shape of a batch."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._compiled = jax.jit(self._of_weights)
+
+    def __call__(self, batch):
+        weights = [variable.value for variable in self.model.variables]
+        return np.asarray(self._compiled(weights, batch))
+
+    def num_rows(self, number, batch_size):
+        # So that there are few shapes.
+        return min(1 << (number - 1).bit_length(), batch_size)
+
+    def _of_weights(self, weights, batch):
+        with keras.StatelessScope(zip(self.model.variables, weights, strict=True)):
+            return self._features(batch)
+
+
+def make_extractor(
+    model: Encoder, layers: list[int], pooling: str, *, cls_last: bool
+) -> Extractor:
+    """The one of Keras's backend; see `Extractor`."""
+    if backend.NAME == "jax":
+        return JaxExtractor(model, layers, pooling, Mix(), cls_last)
+    strategy = tf.distribute.get_strategy()
+    return FeatureExtractor(
+        strategy, model.config, layers, pooling, cls_last=cls_last, model=model
+    )
+
+
 def encode(
     rows: Iterator[Row],
-    encoder: FeatureExtractor,
+    encoder: Extractor,
     max_seq_length: int,
     batch_size: int,
     pad_id: int = 0,
@@ -286,18 +354,20 @@ def encode(
 
     Yields:
         a row and its features: float32 [layers, kept, h]; pooled, [layers, h] as
-        `FeatureExtractor` returns them.
+        `Extractor` returns them.
     """
     while some := _take(rows, encoder, batch_size):
         order = sorted(range(len(some)), key=lambda i: len(some[i].input_ids))
         features = [None] * len(some)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            batch = _pad([some[i] for i in chosen], encoder, max_seq_length, pad_id)
+            batch = _pad(
+                [some[i] for i in chosen], encoder, batch_size, max_seq_length, pad_id
+            )
             number, length = batch["input_ids"].shape
             capacity.check_batch(
                 f"--batch_size={batch_size}",
-                number // encoder.strategy.num_replicas_in_sync,
+                number // encoder.replicas,
                 length,
                 encoder.config,
             )
@@ -332,12 +402,11 @@ def _batched(rows, size):
         yield some
 
 
-def _pad(rows, encoder, max_seq_length, pad_id):
-    """Pads rows to one of a few lengths, and their number to a multiple of replicas."""
+def _pad(rows, encoder, batch_size, max_seq_length, pad_id):
+    """Pads rows to one of a few lengths, and their number to what the encoder takes."""
     longest = max(len(row.input_ids) for row in rows)
     length = next(n for n in static_lengths(max_seq_length) if n >= longest)
-    replicas = encoder.strategy.num_replicas_in_sync
-    shape = (-(-len(rows) // replicas) * replicas, length)
+    shape = (encoder.num_rows(len(rows), batch_size), length)
     batch = {name: np.zeros(shape, np.int32) for name in _BATCH}
     batch["input_ids"] += pad_id
     for index, row in enumerate(rows):

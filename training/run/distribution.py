@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from training.backend import tf
+from training.backend import require_tensorflow, tf
 from errors import UserError
 from text.files import json_files
 from text.progress import count
@@ -29,8 +29,10 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
     Returns:
         tf.distribute.Strategy.
     Raises:
-        UserError: TF_CONFIG is absent or malformed, or the TPU cannot be reached.
+        UserError: TF_CONFIG is absent or malformed, or the TPU cannot be reached; or Keras
+            has another backend.
     """
+    require_tensorflow("a script")
     _warn_of_unseen_gpu()
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU")

@@ -1,4 +1,4 @@
-"""Which parts of a training step TensorFlow compiles; see modeling/fusion.py."""
+"""Which parts of a training step TensorFlow compiles on CPUs; see modeling/fusion.py."""
 
 import functools
 from collections.abc import Callable
@@ -11,15 +11,13 @@ from training.backend import tf
 _FEWEST_WEIGHTS = 3_000_000
 
 
-def for_model(model, strategy) -> Callable | None:
-    """The compiler for `fusion.compiled_by` while this model trains.
+def for_model(model) -> Callable | None:
+    """The compiler for `fusion.compiled_by` while this model trains, uncompiled as a whole.
 
-    None on GPUs and TPUs: the first were never measured and need parts of CUDA that
-    are often absent; the second compile everything.
+    None on GPUs, for which it was never measured: they are faster with all in one program.
     """
     weights = sum(v.shape.num_elements() for v in model.weights)
     on_cpu = not tf.config.list_logical_devices("GPU")
-    on_cpu &= not isinstance(strategy, tf.distribute.TPUStrategy)
     return compiled if on_cpu and weights >= _FEWEST_WEIGHTS else None
 
 

@@ -111,10 +111,12 @@ class Trainer:
         self.saved_weights = {k: v for k, v in self.weights.items() if k not in lent}
         self.variables = self.saved_weights | {v.path: v for v in others}
         self.progress = _Progress()
-        self._compiler = compiler.for_model(self.model, strategy)
         # TPUs compile whatever they run.
         on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
         self._is_compiled = settings.xla or on_tpu
+        self._compiler = None
+        if not self._is_compiled:
+            self._compiler = compiler.for_model(self.model)
         # XLA compiles all of an update; sums over replicas stay between compiled parts.
         xla = settings.xla
         if xla and strategy.num_replicas_in_sync == 1:

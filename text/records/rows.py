@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,32 @@ LENGTHS += (80, 96, 128, 160, 192, 256, 320, 384, 448)
 def static_lengths(max_seq_length: int, lengths: Iterable[int] = LENGTHS) -> list[int]:
     """The lengths to which batches are padded, ascending; the last is max_seq_length."""
     return [*(n for n in lengths if n < max_seq_length), max_seq_length]
+
+
+def cheapest_lengths(
+    lengths: Sequence[int], counts: Sequence[int], cost: int
+) -> list[int]:
+    """Chooses the lengths to pad sequences to where each length in use costs something.
+
+    Every sequence is padded to the shortest chosen length that fits.
+
+    Args:
+        lengths: ascending.
+        counts: for each of them, how many sequences need it; positive.
+        cost: of each chosen length, in tokens.
+    Returns:
+        Those of `lengths` with the least sum of padded tokens and costs, ascending.
+    """
+    number = np.cumsum([0, *counts])
+    # For the first 0, 1, ... of the lengths: the least sum, and those chosen.
+    best = [(0, [])]
+    for end, length in enumerate(lengths, 1):
+        choices = []
+        for begin, (least, chosen) in enumerate(best):
+            padded = length * int(number[end] - number[begin])
+            choices.append((least + padded + cost, [*chosen, length]))
+        best.append(min(choices))
+    return best[-1][1]
 
 
 class Field(NamedTuple):
@@ -156,11 +182,22 @@ class Rows:
         lengths: pad a batch to the length of its longest row, rounded up to one of these,
             and let rows of similar length share one; without any, pad to
             layout.max_seq_length.
+        tokens_per_length: what each length to which batches are padded costs, in tokens.
+            If not 0, batches are the same, but padded to the few of `lengths` that cost
+            least; see `cheapest_lengths`.
     """
 
-    def __init__(self, path: str, layout: Layout, *, lengths: Iterable[int] = LENGTHS):
+    def __init__(
+        self,
+        path: str,
+        layout: Layout,
+        *,
+        lengths: Iterable[int] = LENGTHS,
+        tokens_per_length: int = 0,
+    ):
         self.path = path
         self.layout = layout
+        self._tokens_per_length = tokens_per_length
         self.lengths = self._count_tokens()
         self._lengths = np.array(static_lengths(layout.max_seq_length, lengths))
         # For each row, the shortest of the static lengths that fits it.
@@ -262,12 +299,18 @@ class Rows:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn.
         """
-        rows = np.fromiter(
-            self._batches(batch_size, seed, first_batch, num_batches),
-            np.dtype((np.int32, batch_size)),
-            num_batches - first_batch,
-        )
-        return self._dataset(rows, np.ones(rows.shape, bool), part)
+        rows = self._of_run(batch_size, seed, num_batches)
+        # All batches determine the lengths, so that a resumed run keeps them.
+        lengths = self._padded(rows)[first_batch:]
+        rows = rows[first_batch:]
+        return self._dataset(rows, np.ones(rows.shape, bool), lengths, part)
+
+    def training_lengths(
+        self, batch_size: int, *, seed: int, num_batches: int
+    ) -> list[int]:
+        """The lengths to which the batches of `training` are padded, ascending."""
+        rows = self._of_run(batch_size, seed, num_batches)
+        return np.unique(self._padded(rows)).tolist()
 
     def places(
         self, batch_size: int, *, seed: int, num_batches: int, batch: int
@@ -295,13 +338,38 @@ class Rows:
         """
         rows = self.in_order(batch_size)
         real = rows >= 0
-        return self._dataset(np.where(real, rows, rows[:, :1]), real, part)
+        rows = np.where(real, rows, rows[:, :1])
+        return self._dataset(rows, real, self._padded(rows), part)
 
     # --- Batches ---------------------------------------------------------------------
 
+    def _of_run(self, batch_size, seed, num_batches):
+        """int32 [batches, batch_size]: the rows of each batch of `training`."""
+        return np.fromiter(
+            self._batches(batch_size, seed, 0, num_batches),
+            np.dtype((np.int32, batch_size)),
+            num_batches,
+        )
+
+    def _padded(self, rows):
+        """int [batches]: the length to which each batch of rows [batches, batch_size] is
+        padded.
+        """
+        needed = self._lengths[self._buckets[rows].max(axis=1, initial=0)]
+        if not self._tokens_per_length:
+            return needed
+        lengths, batches = np.unique(needed, return_counts=True)
+        sequences = batches * rows.shape[1] * (self.layout.num_choices or 1)
+        chosen = cheapest_lengths(
+            lengths.tolist(), sequences.tolist(), self._tokens_per_length
+        )
+        return np.array(chosen)[np.searchsorted(chosen, needed)]
+
     @reading.as_written
-    def _dataset(self, rows, real, part):
-        """Dataset of rows [batches, batch_size]; those that are not `real` are filler."""
+    def _dataset(self, rows, real, lengths, part):
+        """Dataset of rows [batches, batch_size], each batch padded to one of `lengths`;
+        rows that are not `real` are filler.
+        """
         local = part.replicas // part.hosts
         replicas = slice(part.host * local, (part.host + 1) * local)
 
@@ -309,7 +377,6 @@ class Rows:
             x = x.reshape(len(x), part.replicas, -1)[:, replicas]
             return x.reshape(-1, x.shape[-1])
 
-        lengths = self._lengths[self._buckets[rows].max(axis=1, initial=0)]
         elements = of_host(rows), of_host(real), lengths.repeat(local).astype(np.int32)
         content = self._read()
         parsed = tf.data.Dataset.from_tensor_slices(elements).map(

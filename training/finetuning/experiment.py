@@ -405,17 +405,17 @@ class Experiment:
         """Trains one trial to its end; the model then has its final weights."""
         data = self.sets.read("train")
         total, rows = trainer.settings.num_train_steps, trial.train_batch_size
-        batches = functools.partial(
-            data.file.training, rows, seed=trial.seed, num_batches=total
-        )
+        batches = {"seed": trial.seed, "num_batches": total}
         stopping = Stopping(self, trainer, run.directory)
         try:
             run.train(
                 trainer,
-                lambda first, part: batches(first_batch=first, part=part),
+                lambda first, part: data.file.training(
+                    rows, **batches, first_batch=first, part=part
+                ),
                 stopping.evaluate if trainer.settings.eval_every_steps else None,
                 stopping.enough,
-                announce=lambda: run.log.say(self._plan(data, total, rows)),
+                announce=lambda: run.log.say(self._plan(data, rows, **batches)),
             )
         except loop.NotFiniteError as error:
             raise DivergedError(
@@ -426,8 +426,15 @@ class Experiment:
             ) from error
         stopping.take_best()
 
-    def _plan(self, data: Set, updates: int, batch_size: int) -> str:
-        text = f"{count(updates, 'update')} of {count(batch_size, 'row')}"
+    def _plan(self, data: Set, batch_size: int, *, seed: int, num_batches: int) -> str:
+        text = f"{count(num_batches, 'update')} of {count(batch_size, 'row')}"
+        if self.flags.compiles:
+            *others, longest = data.file.training_lengths(
+                batch_size, seed=seed, num_batches=num_batches
+            )
+            shorter = f"{', '.join(map(str, others))} or " if others else ""
+            programs = count(len(others) + 1, "program")
+            text += f", padded to {shorter}{longest} tokens: {programs} to compile"
         if len(data.file) > self.num_examples:
             examples = count(self.num_examples, "example")
             rows = count(len(data.file), "row")

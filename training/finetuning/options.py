@@ -128,7 +128,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
     length_buckets: bool = options.field(
         True,
         help="Put rows of similar length in one batch, and pad it to its longest row "
-        "only. A TPU always pads to --max_seq_length.",
+        "only; with XLA, which compiles each length, to one of fewer lengths. A TPU always "
+        "pads to --max_seq_length.",
         identity=True,
     )
     init_encoder_only: bool = options.field(

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from training.run import distribution
+from training.run import compiler, distribution
 from training.storage import run_folder
 from errors import UserError
 from text.files import anywhere, json_files, local, sources
@@ -133,9 +133,16 @@ class Sets:
             )
         number, rows_made = count(len(examples), "example"), count(note["rows"], "row")
         self.log.say(f"{split}: {number}, {rows_made}{counts}")
-        bucketed = flags.length_buckets and not flags.uses_tpu
-        file = rows.Rows(path, layout, lengths=rows.LENGTHS if bucketed else ())
+        file = self._opened(path, layout)
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
+
+    def _opened(self, path, layout):
+        flags, cost = self.flags, 0
+        if flags.compiles:  # all replicas wait for a program
+            cost = compiler.TOKENS_PER_PROGRAM * self.strategy.num_replicas_in_sync
+        is_bucketed = flags.length_buckets and not flags.uses_tpu
+        lengths = rows.LENGTHS if is_bucketed else ()
+        return rows.Rows(path, layout, lengths=lengths, tokens_per_length=cost)
 
     def _answers(self, split):
         """The teacher's answers to the rows of a set, if they are to be in the rows."""

@@ -1,15 +1,26 @@
 """Fine-tuning rows: what is written is read, in batches that waste little and lose none."""
 
 import hashlib
+import itertools
 import pathlib
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from training.backend import tf
 from errors import UserError
 from text.records import reading
-from text.records.rows import LENGTHS, Field, Layout, Row, Rows, write
+from text.records.rows import (
+    LENGTHS,
+    Field,
+    Layout,
+    Row,
+    Rows,
+    cheapest_lengths,
+    write,
+)
 
 LAYOUT = Layout(
     max_seq_length=32, labels={"label_ids": Field(), "tag_ids": Field("int64", (None,))}
@@ -136,6 +147,96 @@ def test_hosts_and_replicas_share_the_same_batches(path):
         for i in range(20)
     ]
     assert joined == whole
+
+
+# --- Where each length costs something -----------------------------------------------
+
+
+def tokens(chosen, needed, cost):
+    """What padding each of `needed` to one of the chosen lengths costs."""
+    padded = sum(
+        count * min(c for c in chosen if c >= n) for n, count in needed.items()
+    )
+    return padded + cost * len(chosen)
+
+
+@given(
+    needed=st.dictionaries(
+        st.integers(1, 40), st.integers(1, 20), min_size=1, max_size=7
+    ),
+    cost=st.integers(0, 500),
+)
+def test_no_other_choice_of_lengths_costs_less(needed, cost):
+    needed = dict(sorted(needed.items()))
+    chosen = cheapest_lengths([*needed], [*needed.values()], cost)
+    assert chosen == sorted(set(chosen)) and chosen[-1] == max(needed)
+    shorter = [*needed][:-1]
+    least = min(
+        tokens([*some, max(needed)], needed, cost)
+        for number in range(len(needed))
+        for some in itertools.combinations(shorter, number)
+    )
+    assert tokens(chosen, needed, cost) == least
+
+
+def test_the_longer_a_run_the_more_lengths_it_has(path):
+    rows = Rows(path, LAYOUT, tokens_per_length=4000)
+    lengths = [
+        rows.training_lengths(4, seed=1, num_batches=number)
+        for number in (20, 300, 20_000)
+    ]
+    assert lengths == [[32], [20, 32], [8, 12, 16, 20, 24, 32]]
+
+
+def test_choices_are_counted_as_sequences(tmp_path):
+    path, lengths = str(tmp_path / "rows"), [8] * 30 + [32] * 30
+    chosen = {}
+    for choices in (0, 1, 4):
+        layout = Layout(32, num_choices=choices)
+        ids = [[5] * n if choices == 0 else [[5] * n] * choices for n in lengths]
+        write(path, [Row(row, row) for row in ids], layout)
+        rows = Rows(path, layout, tokens_per_length=2000)
+        chosen[choices] = rows.training_lengths(2, seed=1, num_batches=30)
+    assert chosen == {0: [32], 1: [32], 4: [8, 32]}
+
+
+def test_coarser_padding_is_all_that_differs(path):
+    fine, coarse = Rows(path, LAYOUT), Rows(path, LAYOUT, tokens_per_length=500)
+    run = {"batch_size": 4, "seed": 1, "num_batches": 150}
+    assert coarse.longest == fine.longest
+    widths = []
+    for one, other in (
+        (fine.training(**run), coarse.training(**run)),
+        (fine.evaluation(4), coarse.evaluation(4)),
+    ):
+        widths.append(set())
+        batches = one.as_numpy_iterator(), other.as_numpy_iterator()
+        for expected, found in zip(*batches, strict=True):
+            needed, width = expected["input_ids"].shape[1], found["input_ids"].shape[1]
+            widths[-1].add(width)
+            assert expected.keys() == found.keys()
+            for name, values in found.items():
+                if values.shape[1:] == (width,):
+                    assert not values[:, needed:].any()
+                    values = values[:, :needed]
+                assert np.array_equal(values, expected[name])
+    assert widths == [{12, 20, 24, 32}, {20, 32}]
+    assert coarse.training_lengths(**run) == sorted(widths[0])
+
+
+def test_a_resumed_run_keeps_its_lengths(path):
+    rows = Rows(path, LAYOUT, tokens_per_length=500)
+    whole, rest = (
+        [
+            batch["input_ids"].shape[1]
+            for batch in rows.training(
+                4, seed=1, num_batches=150, first_batch=first
+            ).as_numpy_iterator()
+        ]
+        for first in (0, 140)
+    )
+    assert whole[140:] == rest
+    assert len(set(rest)) > 2  # as no run of ten updates would have
 
 
 def digest(dataset):

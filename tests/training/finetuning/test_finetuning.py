@@ -1,5 +1,6 @@
 """What all fine-tuning scripts share, shown with a task of one small file."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -112,6 +113,33 @@ def test_resumed_run_ends_with_the_same_bits(folder, untraced):
     for name, value in expected.items():
         assert np.array_equal(got[name], value), name
     assert results(folder) == numbers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)]
+)
+def test_xla_pads_further_and_learns_the_same(folder, capsys, compiled):
+    """Compiling takes a while; without it, only batches differ."""
+    nothing = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = dataclasses.replace(TINY, **nothing)
+    (folder / "config.json").write_text(config.to_json_string())
+    changes = {"num_train_epochs": [0.5], "log_every_steps": 1, "do_eval": True}
+    with jobs.untraced():
+        run(folder, output_dir=str(folder / "without"), **changes)
+    assert "4 updates of 8 rows\n" in capsys.readouterr().out
+    with contextlib.nullcontext() if compiled else jobs.untraced():
+        run(folder, xla=True, **changes)
+    line = "4 updates of 8 rows, padded to 32 tokens: 1 program to compile\n"
+    assert line in capsys.readouterr().out
+    expected, found = (
+        [json.loads(line)["loss"] for line in path.read_text().splitlines()]
+        for path in (folder / name / "metrics.jsonl" for name in ("without", "output"))
+    )
+    assert len(found) == 4
+    assert found == pytest.approx(expected, abs=1e-5)
+    loss = results(folder, "without")["eval_loss"]
+    assert results(folder)["eval_loss"] == pytest.approx(loss, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -396,13 +424,22 @@ def test_mistakes_are_pointed_to_if_there_are_any(tmp_path, predicted):
     )
 
 
-def test_the_plan_says_what_an_epoch_counts():
-    def plan(rows):
-        size = types.SimpleNamespace(num_examples=2)
-        data = types.SimpleNamespace(file=[None] * rows)
-        return experiment.Experiment._plan(size, data, 1, 8)
+def test_the_plan_says_what_an_epoch_counts_and_what_is_compiled():
+    class Rows(list):
+        def training_lengths(self, batch_size, **run):
+            assert (batch_size, run) == (8, {"seed": 3, "num_batches": 1})
+            return [16, 24, 32]
+
+    def plan(rows, compiles=False):
+        flags = types.SimpleNamespace(compiles=compiles)
+        size = types.SimpleNamespace(num_examples=2, flags=flags)
+        data = types.SimpleNamespace(file=Rows([None] * rows))
+        return experiment.Experiment._plan(size, data, 8, seed=3, num_batches=1)
 
     assert plan(2) == "1 update of 8 rows"
+    assert plan(2, compiles=True) == (
+        "1 update of 8 rows, padded to 16, 24 or 32 tokens: 3 programs to compile"
+    )
     assert plan(3) == (
         "1 update of 8 rows; an epoch counts the 2 examples, not the 3 rows made of them"
     )

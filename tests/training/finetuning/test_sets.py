@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from training.run import distribution
+from training.run import compiler, distribution
 from training.storage import run_folder
 from errors import UserError
 from tests import tiny
@@ -33,13 +33,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def opened(folder, max_seq_length=16):
+def opened(folder, max_seq_length=16, compiles=False):
     given = types.SimpleNamespace(
         data_dir=str(folder),
         output_dir=str(folder / "output"),
         max_seq_length=max_seq_length,
         length_buckets=True,
         uses_tpu=False,
+        compiles=compiles,
     )
     tokenizer = WordPiece(Vocabulary.load(str(folder / "vocab.txt")))
     task = parity.Parity(given, tokenizer)
@@ -68,6 +69,17 @@ def test_rows_are_written_once_and_noted_every_time(folder, split):
     assert pathlib.Path(first.file.path).stat().st_mtime_ns != before.st_mtime_ns
     hidden = [path.name for path in (folder / "output").glob(".*")]
     assert hidden == [run_folder.RECORD]  # neither locks nor temporaries
+
+
+def test_xla_has_fewer_lengths_to_compile(folder, monkeypatch):
+    def lengths(**changes):
+        file = read(folder, "train", **changes)[0].file
+        return file.training_lengths(4, seed=1, num_batches=500)
+
+    assert lengths() == [8, 12]
+    assert lengths(compiles=True) == [12]
+    monkeypatch.setattr(compiler, "TOKENS_PER_PROGRAM", 100)
+    assert lengths(compiles=True) == [8, 12]
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ import contextvars
 import functools
 from collections.abc import Callable, Iterator
 
+import keras
+
 from modeling import custom_gradients
 
 _compiler: contextvars.ContextVar[Callable | None] = contextvars.ContextVar(
@@ -53,6 +55,25 @@ def whole_program(is_whole: bool = True) -> Iterator[None]:
 def is_whole_program() -> bool:
     """Whether the caller is within `whole_program`."""
     return _is_whole.get()
+
+
+def recomputed(function: Callable, *tensors):
+    """function(*tensors), which gradients in a whole program compute again.
+
+    So they keep the tensors alone. The compiler merges the second computation with what
+    needs its result; by itself, it keeps what a first one had.
+
+    Args:
+        function: reads no other tensors that have gradients.
+    """
+    if not (is_whole_program() and custom_gradients.are_written_out()):
+        return function(*tensors)
+
+    def again(*tensors):  # is called later, too
+        with whole_program(), custom_gradients.written_out():
+            return function(*tensors)
+
+    return keras.remat(again)(*tensors)
 
 
 def fused(function: Callable) -> Callable:

@@ -147,7 +147,10 @@ class Dense(keras.layers.Dense):
         return ops.matmul(x, self._kernel) + self.lora_alpha / self.lora_rank * low
 
     def call(self, x):
-        return _activate(self.product(x), self.bias, self.activation)
+        def activated(product, bias):
+            return _activate(product, bias, self.activation)
+
+        return fusion.recomputed(activated, self.product(x), ops.copy(self.bias))
 
     def added_to(self, residual, x, dropouts, rate: float):
         """residual + the dropout of what the layer makes of x, without an activation."""

@@ -428,7 +428,7 @@ def _machine(chosen):
     }
 
 
-def _do(bench, step, left):
+def run_step(bench, step, left):
     """Runs a step and notes why it ended, if it did not reach its end."""
 
     def note(**figures):
@@ -468,7 +468,7 @@ def main(chosen: Options) -> None:
         (bench.scratch / "tmp").mkdir()
         for step in steps(settings):
             if not chosen.only or any(word in step.name for word in chosen.only):
-                _do(bench, step, ends - time.monotonic())
+                run_step(bench, step, ends - time.monotonic())
     print(report.page(), end="")
 
 

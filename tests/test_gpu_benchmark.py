@@ -53,8 +53,8 @@ def test_what_fails_or_has_no_time_is_a_line_and_the_rest_is_kept(tmp_path):
         {"date": "today", "machine": {"GPU": "none"}, "settings": [gpu.TINY]},
     )
     bench = gpu.Bench(gpu.Options(output_dir=str(tmp_path)), {}, tmp_path, report)
-    gpu._do(bench, step("ours", fails)[0], 60)
-    gpu._do(bench, step("late", fails)[0], 1)
+    gpu.run_step(bench, step("ours", fails)[0], 60)
+    gpu.run_step(bench, step("late", fails)[0], 1)
     page = (tmp_path / "gpu.md").read_text()
     assert "| ours | 2.0 | 1.0 to 4.0 | 4,000 |  | 1.00 |" in page
     assert "a mistake of ours" in page

@@ -1,7 +1,7 @@
 """Measures what a GPU gives, in one command of at most --minutes.
 
-    python -m benchmarks.gpu --output_dir=gpu
-    python -m benchmarks.gpu --output_dir=gpu --only='Large,4 layers' --minutes=15
+    python -m benchmarks.gpu
+    python -m benchmarks.gpu --only='Large,4 layers' --minutes=15
 
 Updates of BERT by this project and by its peers, runs from records, killed runs and the
 tests. Every step is a process of its own, one after the other, the most important first;
@@ -49,7 +49,9 @@ print(json.dumps({{name: found.get(name) for name in {_PACKAGES}}}))
 
 @dataclasses.dataclass(frozen=True)
 class Options(options.Group):
-    output_dir: str = options.field(help="Folder for gpu.json, gpu.md and logs.")
+    output_dir: str = options.field(
+        "gpu_report", help="Folder for gpu.json, gpu.md and logs."
+    )
     minutes: float = options.field(8.0, help="After these, nothing is begun.", above=0)
     only: list[str] = options.field(
         [], help="Only steps whose names contain one of these."
@@ -347,13 +349,17 @@ def _fine_tune(bench, seconds, note):
         note(**_speed(output))
 
 
-def _kill(bench, seconds, note):
-    command = [sys.executable, "-m", "benchmarks.kills"]
-    size, number = (0.05, 1) if bench.chosen.small else (0.2, 2)
-    command += options.words(kills=number, size=size, jobs="pretraining")
-    began = time.monotonic()
-    said = bench.run(command, seconds, "kills")
-    note(result=said.strip().splitlines()[-1], seconds=time.monotonic() - began)
+def _kill_step(xla, seconds):
+    def work(bench, seconds, note):
+        command = [sys.executable, "-m", "benchmarks.kills"]
+        size, number = (0.05, 1) if bench.chosen.small else (0.2, 2)
+        command += options.words(kills=number, size=size, jobs="pretraining", xla=xla)
+        began = time.monotonic()
+        said = bench.run(command, seconds, f"kills{'-xla' * xla}")
+        note(result=said.strip().splitlines()[-1], seconds=time.monotonic() - began)
+
+    name = f"Killed and resumed with --deterministic{' --xla' * xla}"
+    return Step(name, seconds, work)
 
 
 def _tests_step(folder, seconds, small_file):
@@ -387,7 +393,7 @@ def steps(settings: dict[str, Size]) -> list[Step]:
         Step(gpu_report.PRODUCT, 60, _product),
         *updates(first, *theirs),
         _records_step(first, "static", 180),
-        Step("Killed and resumed with --deterministic", 180, _kill),
+        _kill_step(True, 180),
         *updates(first, "ours, JAX"),
         _tests_step("tests/modeling", 150, "tests/modeling/test_row_random.py"),
         _tests_step("tests/training/run", 150, "tests/training/run/test_report.py"),
@@ -398,6 +404,7 @@ def steps(settings: dict[str, Size]) -> list[Step]:
         _records_step(others[-1] if others else first, "dynamic", 120),
         Step("run_classifier.py with length buckets", 180, _fine_tune),
         *updates(first, "ours"),
+        _kill_step(False, 120),
     ]
     for setting in others:
         found += updates(setting, "ours, JAX", "ours", seconds=180)

@@ -73,6 +73,7 @@ class Options(options.Group):
     )
     seed: int = options.field(0, help="Decides when a job is killed.")
     size: float = options.field(1.0, help="Scales the work of each job.")
+    xla: bool = options.field(False, help="Compile training with XLA.")
 
 
 # --- What is killed ------------------------------------------------------------------
@@ -397,6 +398,8 @@ def main(flags: Options) -> None:
         inputs.mkdir()
         write_inputs(inputs, flags.size)
         jobs = commands(inputs, flags.size)
+        if flags.xla:
+            jobs = {k: v + ["--xla"] * ("--do_train" in v) for k, v in jobs.items()}
         for job in ("generation", "dynamic"):
             if any(f"{inputs}/{job}/" in word for j in flags.jobs for word in jobs[j]):
                 run(jobs[job], inputs / job)

@@ -86,6 +86,7 @@ class Options(options.Group):
 
 def _ours(chosen: Options) -> None:
     if chosen.backends == ["jax"]:
+        os.environ["KERAS_BACKEND"] = "jax"  # command lines set TensorFlow
         from benchmarks import step_jax
 
         update = step_jax.updater(chosen, chosen.warm_up)
@@ -118,8 +119,7 @@ def commands(chosen: Options) -> dict[str, tuple]:
         ours = [sys.executable, "-m", "benchmarks.peers", "--serve"]
         given = {name: value for name, value in flags.items() if value is not None}
         ours += options.words(**given, backends=backend)
-        keras_backend = "jax" if backend == "jax" else "tensorflow"
-        found[OURS[backend]] = (ours, os.environ | {"KERAS_BACKEND": keras_backend})
+        found[OURS[backend]] = (ours, os.environ)
     if chosen.peers_python:
         for name, how in THEIRS.items():
             if not chosen.systems or name in chosen.systems:

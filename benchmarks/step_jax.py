@@ -22,6 +22,7 @@ def updater(sizes, warm_up: int = 3):
     Args:
         sizes: has the fields of `training.Options` and dtype.
     """
+    assert keras.backend.backend() == "jax"
     objective = sentence_pairs.MaskedLMNextSentence()
     model = objective.network(_config(sizes), dtype=sizes.dtype)
     optimizer = adam.AdamWeightDecay(model.trainable_variables)

@@ -104,7 +104,7 @@ def masks(rows: RowOptions, batch_size: int):
         "row_numbers": np.arange(batch_size, dtype=np.int32),
     }
     batch = {name: tf.constant(value) for name, value in batch.items()}
-    draw = tf.function(lambda: step(batch, 1), jit_compile=True)
+    draw = tf.function(lambda: step(batch, 1), jit_compile=True, autograph=False)
 
     def take(count):
         for _ in range(count):

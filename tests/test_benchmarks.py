@@ -1,11 +1,11 @@
-"""The report on a GPU, at tiny sizes on whatever is there."""
+"""Benchmarks that are run rarely, at tiny sizes on whatever is there."""
 
 import json
 import sys
 
 import pytest
 
-from benchmarks import gpu, gpu_report
+from benchmarks import gpu, gpu_report, input
 from tests import jobs
 
 
@@ -60,3 +60,18 @@ def test_what_fails_or_has_no_time_is_a_line_and_the_rest_is_kept(tmp_path):
     assert "a mistake of ours" in page
     assert "| late | not run: no time was left |" in page
     assert json.loads((tmp_path / "gpu.json").read_text())["steps"] == report.steps
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_every_stage_of_the_input_is_measured(capsys):
+    input.main(
+        input.Options(records=6000, lengths=[32], batch_size=16, rounds=1, turn=320)
+    )
+    lines = capsys.readouterr().out.splitlines()
+    stages = ["shuffled records", "parsed batches", "in the updates"]
+    for kind in ("static masks", "dynamic masks", "dynamic, whole words"):
+        [at] = (n for n, line in enumerate(lines) if f" tokens, {kind}: " in line)
+        more = [] if kind == "static masks" else ["masks, drawn on these cores"]
+        for name, line in zip([*stages, *more], lines[at + 1 :], strict=False):
+            assert line.startswith(name) and " to " in line

@@ -73,6 +73,7 @@ class Options(options.Group):
     )
     seed: int = options.field(0, help="Decides when a job is killed.")
     size: float = options.field(1.0, help="Scales the work of each job.")
+    xla: bool = options.field(False, help="Compile training with XLA.")
 
 
 # --- What is killed ------------------------------------------------------------------
@@ -129,6 +130,7 @@ _TRAINS = (
     "--learning_rate=1e-3",
     "--save_checkpoints_steps=10",
     "--train_batch_size=16",
+    "--deterministic",  # which a GPU needs to be told
     _LENGTH,
 )
 _EVALUATES = ("--do_eval", "--eval_every_steps=15")
@@ -396,8 +398,11 @@ def main(flags: Options) -> None:
         inputs.mkdir()
         write_inputs(inputs, flags.size)
         jobs = commands(inputs, flags.size)
+        if flags.xla:
+            jobs = {k: v + ["--xla"] * ("--do_train" in v) for k, v in jobs.items()}
         for job in ("generation", "dynamic"):
-            run(jobs[job], inputs / job)
+            if any(f"{inputs}/{job}/" in word for j in flags.jobs for word in jobs[j]):
+                run(jobs[job], inputs / job)
         for job in flags.jobs:
             hosts = HOSTS.get(job, (1,))
             began = time.monotonic()

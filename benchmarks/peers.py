@@ -17,6 +17,7 @@ import sys
 
 import command_line
 import options
+from training.run import program_cache
 from benchmarks import turns
 from errors import UserError
 
@@ -40,7 +41,8 @@ THEIRS = {
 }
 
 
-BACKENDS = ("tensorflow", "jax")
+# Keras's backend, or TensorFlow's with updates compiled by XLA -> our name there.
+OURS = {"tensorflow": "ours", "xla": "ours, XLA", "jax": "ours, JAX"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,19 +59,26 @@ class Options(options.Group):
     rounds: int = options.field(9, help="Updates of each; medians are printed.")
     systems: list[str] = options.field([], help=f"Only these of {', '.join(THEIRS)}.")
     backends: list[str] = options.field(
-        ["tensorflow"], help=f"Keras's, for ours: {' and '.join(BACKENDS)}, or one."
+        ["tensorflow"],
+        help="Keras's, for ours: tensorflow, jax and xla, which is TensorFlow with updates "
+        "compiled by XLA.",
     )
     device: str = options.field(
         "cpu",
         choices=("cpu", "cuda"),
         help="Of transformers; JAX takes a GPU if it can.",
     )
+    warm_up: int = options.field(3, help="Updates before those that are timed.")
+    xla_cache_dir: str | None = options.field(
+        None,
+        help="Folder for compiled programs of TensorFlow; by default, none is kept.",
+    )
     json_file: str | None = options.field(None, help="Also writes the table there.")
     serve: bool = options.field(False, help="Used by the processes that it starts.")
 
     def __post_init__(self):
         super().__post_init__()
-        for flag, names in (("systems", THEIRS), ("backends", BACKENDS)):
+        for flag, names in (("systems", THEIRS), ("backends", OURS)):
             for name in getattr(self, flag):
                 if name not in names:
                     raise UserError(f"--{flag}: {name!r} is none of {', '.join(names)}")
@@ -77,35 +86,46 @@ class Options(options.Group):
 
 def _ours(chosen: Options) -> None:
     if chosen.backends == ["jax"]:
+        os.environ["KERAS_BACKEND"] = "jax"  # command lines set TensorFlow
         from benchmarks import step_jax
 
-        update = step_jax.updater(chosen)
-    else:
-        from benchmarks import training
+        update = step_jax.updater(chosen, chosen.warm_up)
+        turns.answer(lambda count: update(count or 1))
+        return
+    # Before TensorFlow is loaded.
+    program_cache.keep_programs(chosen.xla_cache_dir or program_cache.NONE)
+    from benchmarks import training
 
-        names = {field.name for field in dataclasses.fields(training.Options)}
-        flags = dataclasses.asdict(chosen)
-        sizes = training.Options(**{name: flags[name] for name in names & flags.keys()})
-        update = training.updater(sizes, chosen.dtype, xla=False)
-    turns.answer(lambda _: update())
+    names = {field.name for field in dataclasses.fields(training.Options)}
+    flags = dataclasses.asdict(chosen)
+    sizes = training.Options(**{name: flags[name] for name in names & flags.keys()})
+    xla = chosen.backends == ["xla"]
+    update = training.updater(sizes, chosen.dtype, xla, warm_up=chosen.warm_up)
+
+    def turn(count):
+        update(count or 1)
+        return training.device_memory()
+
+    turns.answer(turn)
 
 
-def _commands(chosen: Options) -> dict[str, tuple]:
+def commands(chosen: Options) -> dict[str, tuple]:
+    """Name -> arguments of `turns.Waiting` for the systems that are chosen."""
     flags = dataclasses.asdict(chosen)
     for name in ("peers_python", "rounds", "systems", "json_file", "serve", "backends"):
         del flags[name]
-    commands = {}
+    found = {}
     for backend in chosen.backends:
         ours = [sys.executable, "-m", "benchmarks.peers", "--serve"]
-        ours += options.words(**flags, backends=backend)
-        name = "ours" if backend == "tensorflow" else "ours, JAX"
-        commands[name] = (ours, os.environ | {"KERAS_BACKEND": backend})
+        given = {name: value for name, value in flags.items() if value is not None}
+        ours += options.words(**given, backends=backend)
+        found[OURS[backend]] = (ours, os.environ)
     if chosen.peers_python:
         for name, how in THEIRS.items():
             if not chosen.systems or name in chosen.systems:
                 script = [chosen.peers_python, "-m", "benchmarks.peers_theirs"]
-                commands[name] = ([*script, json.dumps(flags | how)],)
-    return commands
+                found[name] = ([*script, json.dumps(flags | how)], os.environ)
+    return found
 
 
 def main(chosen: Options) -> None:
@@ -113,7 +133,7 @@ def main(chosen: Options) -> None:
     if chosen.serve:
         _ours(chosen)
         return
-    systems = turns.started(_commands(chosen))
+    systems = turns.started(commands(chosen))
     figures = turns.take(systems, chosen.rounds)
     for system in systems.values():
         system.end()

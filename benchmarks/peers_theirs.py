@@ -8,8 +8,7 @@ import os
 import sys
 
 from benchmarks import turns
-
-NUM_PREDICTIONS = 20
+from benchmarks.flop import NUM_PREDICTIONS
 
 
 def numbers(settings):
@@ -69,7 +68,13 @@ def keras_hub(settings):
     data = tf.data.Dataset.from_tensors((inputs, batch["labels"], weights)).repeat()
     model.make_train_function()
     batches = iter(data)
-    return lambda: {"loss": float(model.train_function(batches)["loss"])}
+
+    def update(count=1):
+        for _ in range(count):
+            logs = model.train_function(batches)
+        return {"loss": float(logs["loss"])}
+
+    return update
 
 
 def transformers(settings):
@@ -115,13 +120,14 @@ def transformers(settings):
         loss = torch.compile(loss)
     bfloat16 = settings["dtype"] == "mixed_bfloat16"
 
-    def update():
-        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
-            value = loss()
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+    def update(count=1):
+        for _ in range(count):
+            with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+                value = loss()
+            value.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         value = float(value)  # waits for a GPU
         if device == "cuda":
             return {"loss": value, "bytes": torch.cuda.max_memory_allocated()}
@@ -135,9 +141,9 @@ def main() -> None:
     update = {"keras_hub": keras_hub, "transformers": transformers}[settings["system"]](
         settings
     )
-    for _ in range(3):
+    for _ in range(settings["warm_up"]):
         update()
-    turns.answer(lambda _: update())
+    turns.answer(lambda count: update(count or 1))
 
 
 if __name__ == "__main__":

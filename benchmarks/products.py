@@ -1,46 +1,26 @@
-"""The products of matrices of an update of pre-training, alone: what it cannot go below."""
+"""How fast this machine multiplies matrices: what an update cannot go below.
 
+python -m benchmarks.products prints it for one large product, as JSON.
+"""
+
+import dataclasses
+import json
 import statistics
 import time
-from typing import NamedTuple
 
+import command_line
+import options
 from training.backend import tf
-from benchmarks import training
+from benchmarks.flop import Product
 
 _REPEATS = 9
+_IN_A_ROW = 10  # of one large product, so that starting them takes no time
 
 
-class Product(NamedTuple):
-    """[batch, rows, inner] times [batch, inner, columns], `count` times in an update."""
-
-    count: int
-    batch: int
-    rows: int
-    inner: int
-    columns: int
-
-    @property
-    def flop(self) -> int:
-        """Multiplications and additions, with those of both gradients."""
-        pairs = self.batch * self.rows * self.inner * self.columns
-        return 3 * 2 * pairs * self.count
-
-
-def of_update(chosen: training.Options) -> list[Product]:
-    """Those of BERT; dense layers, attention's scores and values, heads."""
-    layers, width = chosen.num_hidden_layers, chosen.hidden_size
-    examples, length = chosen.batch_size, chosen.max_seq_length
-    tokens, predicted = examples * length, examples * training.NUM_PREDICTIONS
-    heads = width // training.HEAD_SIZE
-    return [
-        Product(4 * layers, 1, tokens, width, width),
-        Product(layers, 1, tokens, width, 4 * width),
-        Product(layers, 1, tokens, 4 * width, width),
-        Product(layers, examples * heads, length, training.HEAD_SIZE, length),
-        Product(layers, examples * heads, length, length, training.HEAD_SIZE),
-        Product(1, 1, predicted, width, width),
-        Product(1, 1, predicted, width, chosen.vocab_size),
-    ]
+@dataclasses.dataclass(frozen=True)
+class Options(options.Group):
+    size: int = options.field(8192, help="Rows and columns of both matrices.")
+    dtype: str = options.field("bfloat16", help="Their type.")
 
 
 def seconds(product: Product, dtype: tf.DType) -> float:
@@ -73,3 +53,35 @@ def seconds(product: Product, dtype: tf.DType) -> float:
         products()
         taken.append(time.perf_counter() - began)
     return product.count * statistics.median(taken)
+
+
+def rate(size: int, dtype: tf.DType) -> float:
+    """FLOP a second of a square product, by all of the first device."""
+    left, right = (
+        tf.cast(tf.random.stateless_normal([size, size], seed=[0, i]), dtype)
+        for i in (1, 2)
+    )
+    right *= tf.cast(size**-0.5, dtype)  # products stay as large as their factors
+
+    @tf.function
+    def products(x):
+        for _ in range(_IN_A_ROW):
+            x = tf.matmul(x, right)
+        return x[0, 0]
+
+    products(left).numpy()
+    taken = []
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        products(left).numpy()  # waits for a GPU
+        taken.append(time.perf_counter() - began)
+    return _IN_A_ROW * 2 * size**3 / statistics.median(taken)
+
+
+def main(chosen: Options) -> None:
+    """Prints the rate."""
+    print(json.dumps({"flop_per_second": rate(chosen.size, tf.as_dtype(chosen.dtype))}))
+
+
+if __name__ == "__main__":
+    command_line.run(main, Options)

@@ -8,7 +8,6 @@ folder, with the description that create_pretraining_data.py would write.
 """
 
 import dataclasses
-import json
 import os
 import resource
 import statistics
@@ -17,19 +16,16 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-
 import command_line
 import options
 from training.run import distribution, loop
+from benchmarks import random_records
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from text.instances.table import RowOptions
-from text.records import blocks, descriptions, encoding, framing, reading, shards
+from text.records import descriptions, reading, shards
 
-_FILES = 8
-_VOCAB_SIZE = 30522
-_SCHEMA = RowOptions(max_seq_length=16, max_predictions_per_seq=4).make().schema()
+_ROWS = RowOptions(max_seq_length=16, max_predictions_per_seq=4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,42 +35,13 @@ class Options(options.Group):
     rounds: int = options.field(5, help="Processes of each kind, in turns.")
 
 
-def write(folder: str, count: int) -> None:
-    """Writes random records into several files, and their description."""
-    rng = np.random.default_rng(0)
-    outputs = []
-    for number in range(_FILES):
-        name = f"records-{number}"
-        instances = count * (number + 1) // _FILES - count * number // _FILES
-        offsets = []
-        with open(os.path.join(folder, name), "wb") as file:
-            for begin in range(0, instances, blocks.BLOCK):
-                rows = min(blocks.BLOCK, instances - begin)
-                batch = {
-                    feature.name: rng.integers(
-                        0,
-                        _VOCAB_SIZE if feature.name.endswith("_ids") else 2,
-                        (rows, feature.length),
-                    )
-                    for feature in _SCHEMA
-                }
-                batch["segment_ids"] %= 2
-                offsets.append(file.tell())
-                file.write(framing.frame(encoding.encode(batch, _SCHEMA)))
-            size = file.tell()
-        output = {"file": name, "instances": instances, "bytes": size}
-        outputs.append(output | {"offsets": offsets})
-    with open(os.path.join(folder, "records-0.description.json"), "w") as file:
-        json.dump({"outputs": outputs}, file)
-
-
 def update_once(folder: str, batch_size: int, first_batch: int) -> None:
     """Runs the update of one batch, as run_pretraining.py does after a start."""
     patterns = [os.path.join(folder, "records-?")]
     described = descriptions.find(shards.find(patterns))
-    data = reading.Records(shards.survey(patterns, described), _SCHEMA)
+    data = reading.Records(shards.survey(patterns, described), _ROWS.make().schema())
     config = BertConfig(
-        vocab_size=_VOCAB_SIZE,
+        vocab_size=random_records.VOCAB_SIZE,
         hidden_size=8,
         num_hidden_layers=1,
         num_attention_heads=2,
@@ -128,7 +95,7 @@ def main(chosen: Options) -> None:
     places = {"first batch": 0, "99 %": batches * 99 // 100, "last batch": batches - 1}
     taken = {name: [] for name in places}
     with tempfile.TemporaryDirectory() as folder:
-        write(folder, chosen.records)
+        random_records.write(folder, chosen.records, _ROWS)
         for _ in range(chosen.rounds):
             for name, first_batch in places.items():
                 taken[name].append(seconds(folder, chosen, first_batch))

@@ -16,11 +16,13 @@ from modeling.optimizers import adam, clipping, schedules
 
 
 def updater(sizes, warm_up: int = 3):
-    """A function that runs one update, compiled and warm; returns its loss.
+    """A function that runs updates, one or as many as it is told, compiled and warm;
+    returns the loss of the last.
 
     Args:
         sizes: has the fields of `training.Options` and dtype.
     """
+    assert keras.backend.backend() == "jax"
     objective = sentence_pairs.MaskedLMNextSentence()
     model = objective.network(_config(sizes), dtype=sizes.dtype)
     optimizer = adam.AdamWeightDecay(model.trainable_variables)
@@ -52,10 +54,11 @@ def updater(sizes, warm_up: int = 3):
     state = [jax.numpy.array(v.value) for v in (*trained, *slots)]
     batch, done = _batch(sizes), 0
 
-    def update():
+    def update(count: int = 1):
         nonlocal state, done
-        state, total = compiled(state, batch, np.int32(done))
-        done += 1
+        for _ in range(count):
+            state, total = compiled(state, batch, np.int32(done))
+            done += 1
         return _figures(jax.block_until_ready((state, total))[1])
 
     for _ in range(warm_up):

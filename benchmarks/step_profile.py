@@ -20,7 +20,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 import command_line
 import options
 from training.backend import tf
-from benchmarks import products, training
+from benchmarks import flop, products, training
 
 _UPDATES = 5
 # What the runtime notes of itself, not of operations.
@@ -73,12 +73,12 @@ def operations(update) -> list[tuple[str, float, float]]:
 def _products(chosen, update):
     """What products of matrices would take alone, of an update of so many seconds."""
     dtype = tf.bfloat16 if "bfloat16" in chosen.dtype else tf.float32
-    of_update = products.of_update(chosen)
+    of_update = flop.of_update(chosen)
     alone = sum(products.seconds(product, dtype) for product in of_update)
-    flop = sum(product.flop for product in of_update)
+    total = sum(product.flop for product in of_update)
     return (
         f"{alone * 1000:.0f} ms, {alone / update:.0%} of it, would take its products of "
-        f"matrices alone: {flop / 1e9:.0f} GFLOP at {flop / alone / 1e9:.0f} GFLOP/s"
+        f"matrices alone: {total / 1e9:.0f} GFLOP at {total / alone / 1e9:.0f} GFLOP/s"
     )
 
 

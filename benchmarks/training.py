@@ -13,11 +13,10 @@ import command_line
 import options
 from training.backend import tf
 from training.run import distribution, loop
+from benchmarks.flop import HEAD_SIZE, NUM_PREDICTIONS
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 
-NUM_PREDICTIONS = 20
-HEAD_SIZE = 64
 _VARIANTS = {
     "float32": {"dtype": "float32", "xla": False},
     "float32, XLA": {"dtype": "float32", "xla": True},
@@ -59,7 +58,7 @@ def batches(chosen: Options) -> tf.data.Dataset:
 def updater(
     chosen: Options, dtype: str, xla: bool, recompute: bool = False, warm_up: int = 3
 ):
-    """A function that runs one update, traced and warm."""
+    """A function that runs updates, one or as many as it is told; traced and warm."""
     config = BertConfig(
         vocab_size=chosen.vocab_size,
         hidden_size=chosen.hidden_size,
@@ -84,12 +83,19 @@ def updater(
     )
     iterator = distribution.distribute(trainer.strategy, lambda part: batches(chosen))
 
-    def update():
-        trainer.run_updates(iterator, 1)
+    def update(count: int = 1):
+        trainer.run_updates(iterator, count)
 
     for _ in range(warm_up):
         update()
     return update
+
+
+def device_memory() -> dict:
+    """The peak bytes of a GPU that this process computed on; nothing on a CPU."""
+    if not distribution.gpus():
+        return {}
+    return {"bytes": tf.config.experimental.get_memory_info("GPU:0")["peak"]}
 
 
 def main(chosen: Options) -> None:

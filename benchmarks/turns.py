@@ -9,10 +9,12 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -69,6 +71,8 @@ class Waiting:
 
     Args:
         settings: the first line that it reads, before it is ready; None sends none.
+        seconds: after these it is killed, whatever it does, with all that it started; None
+            lets it run.
     Raises:
         UserError: it ended before it was ready.
     """
@@ -78,6 +82,7 @@ class Waiting:
         command: list[str],
         environment: Mapping[str, str] = os.environ,
         settings: dict | None = None,
+        seconds: float | None = None,
     ):
         self._messages = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
@@ -87,7 +92,14 @@ class Waiting:
             stderr=self._messages,
             text=True,
             env=environment,
+            start_new_session=seconds is not None,
         )
+        self._seconds, self._timer = seconds, None
+        if seconds is not None:
+            kill = (self._process.pid, signal.SIGKILL)
+            self._timer = threading.Timer(max(0, seconds), os.killpg, kill)
+            self._timer.daemon = True
+            self._timer.start()
         began = time.perf_counter()
         if settings is not None:
             self._say(settings)
@@ -115,14 +127,19 @@ class Waiting:
                     return reply
         self._messages.seek(0)
         lines = self._messages.read().strip().splitlines()
-        raise UserError(
-            f"a system ended: {lines[-1] if lines else 'without a message'}"
-        )
+        last = lines[-1] if lines else "without a message"
+        killed = self._process.wait() == -signal.SIGKILL
+        self.end()
+        if killed and self._seconds is not None:
+            raise UserError(f"a system was killed after {self._seconds:.0f} s")
+        raise UserError(f"a system ended: {last}")
 
     def end(self) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
+        if self._timer:
+            self._timer.cancel()
         self._messages.close()
 
 

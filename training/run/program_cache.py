@@ -36,9 +36,9 @@ def keep_programs(folder: str | None, **settings) -> None:
     if folder is None and not gpus:
         return
     folder = os.path.abspath(folder or _default_folder())
-    if not _is_usable(folder):
+    if '"' in folder or not _is_usable(folder):
         return
-    more = [f"{_DIRECTORY}={folder}", f"{_PREFIX}={_key(gpus, settings)}"]
+    more = [f'{_DIRECTORY}="{folder}"', f"{_PREFIX}={_key(gpus, settings)}"]
     os.environ[_VARIABLE] = " ".join([flags, *more]).strip()
 
 
@@ -74,7 +74,7 @@ def _key(gpus, settings):
     packages = importlib.metadata.packages_distributions().get("tensorflow", [])
     depends_on = (
         [(name, importlib.metadata.version(name)) for name in packages],
-        os.environ.get("XLA_FLAGS", ""),
+        *(os.environ.get(name) for name in ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES")),
         gpus,
         sorted(settings.items()),
     )

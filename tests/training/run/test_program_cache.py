@@ -1,6 +1,7 @@
 """Compiled programs are kept where they can be, apart from those of other machines."""
 
 import os
+import shlex
 import sys
 
 import pytest
@@ -23,7 +24,7 @@ def kept(monkeypatch, tmp_path):
         monkeypatch.setenv("TF_XLA_FLAGS", flags)
         monkeypatch.setattr(program_cache, "_gpus", lambda: gpus)
         program_cache.keep_programs(folder, **settings)
-        words = os.environ["TF_XLA_FLAGS"].split()
+        words = shlex.split(os.environ["TF_XLA_FLAGS"])
         return dict(word.removeprefix("--").split("=") for word in words)
 
     return call
@@ -44,6 +45,8 @@ def test_what_they_depend_on_is_in_their_names(kept, monkeypatch):
     names = [kept()[PREFIX], kept(gpus="NVIDIA A100, 580.1")[PREFIX]]
     names += [kept(deterministic=True)[PREFIX], kept(deterministic=None)[PREFIX]]
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
+    names.append(kept()[PREFIX])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     names.append(kept()[PREFIX])
     assert len({*names}) == len(names)
     assert kept()[PREFIX] == names[-1]
@@ -83,10 +86,11 @@ print(float(tf.function(lambda x: x @ x + x, jit_compile=True)(tf.ones([8, 8]))[
 @pytest.mark.slow
 def test_a_second_process_finds_the_program(tmp_path):
     """In one that was changed, TensorFlow's reading fails: so it was read."""
-    call = [sys.executable, "-c", COMPILE, str(tmp_path)]
+    folder = tmp_path / "with a space"
+    call = [sys.executable, "-c", COMPILE, str(folder)]
     for _ in range(2):
         done = jobs.finished(call)
         assert done.stdout == "9.0\n", done.stderr
-        [path] = tmp_path.iterdir()
+        [path] = folder.iterdir()
     path.write_bytes(path.read_bytes()[:100])
     assert "9.0" not in jobs.finished(call).stdout

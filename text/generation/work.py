@@ -383,7 +383,8 @@ class _Processes:
 def _answer_calls(connection, parent):
     """What the other processes do, until nobody is left who calls."""
     _follow_parent(parent)
-    with contextlib.suppress(EOFError):
+    # Whoever calls may end before it has read an answer.
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
             function, arguments = connection.recv()
             try:

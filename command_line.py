@@ -334,13 +334,14 @@ def parse(options_class):
     try:
         with _one_line_errors(options_class):
             parsed = read(options_class, sys.argv)
+            if not flags.FLAGS.only_check_args:
+                parsed.set_environment()
     except flags.Error as error:
         line = " ".join(str(error).split()).removeprefix("flag ")
         _fail(2, f"{line} (see {_program()} --help)")
     if flags.FLAGS.only_check_args:
         print(f"{_program()}: the flags are valid")
         sys.exit(0)
-    parsed.set_environment()
     if backend != "tensorflow":
         print(
             f"note: KERAS_BACKEND={backend} has no effect here; scripts always run on "

@@ -5,8 +5,8 @@ reading and writing the numbers between two operations. A compiler merges such a
 the matrix products are faster without it. So only what is `fused` is compiled, and only
 within `compiled_by`.
 
-An accelerator runs one program that has everything (`whole_program`). What is faster there
-is another thing: a branch makes the host wait, and sums over rows need no product.
+An accelerator runs one program for everything (`whole_program`). Other things are fast
+there: a branch makes the host wait, but sums over rows need no product.
 """
 
 import contextlib
@@ -69,11 +69,11 @@ def recomputed(function: Callable, *tensors):
     if not (is_whole_program() and custom_gradients.are_written_out()):
         return function(*tensors)
 
-    def again(*tensors):  # is called later, too
+    def recompute(*tensors):  # is called later, too
         with whole_program(), custom_gradients.written_out():
             return function(*tensors)
 
-    return keras.remat(again)(*tensors)
+    return keras.remat(recompute)(*tensors)
 
 
 def fused(function: Callable) -> Callable:

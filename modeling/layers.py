@@ -44,10 +44,10 @@ class Dropouts:
         Returns:
             tensor like x.
         """
-        return drop(x, rate, *self.key(rate))
+        return fused_dropout(x, rate, *self.key(rate))
 
     def key(self, rate: float) -> tuple:
-        """Counts as a call; for `dropped` inside a function that is `fusion.fused`."""
+        """Counts as a call; for `dropout` inside a function that is `fusion.fused`."""
         site = self._num_calls
         self._num_calls += 1  # even at a rate of 0, so that later masks do not change
         if not rate:
@@ -100,7 +100,7 @@ def apply_layer(layer: Callable, *tensors, dropouts, **inputs):
     return dropouts.apply_layer(layer, *tensors, **inputs)
 
 
-def dropped(x, rate: float, *key):
+def dropout(x, rate: float, *key):
     """x after a dropout; see `Dropouts.key`."""
     if not key:
         return x
@@ -109,7 +109,7 @@ def dropped(x, rate: float, *key):
     return ops.where(row_random.below(words, rate), ops.zeros((), x.dtype), x * scale)
 
 
-drop = fusion.fused(dropped)  # a step of its own
+fused_dropout = fusion.fused(dropout)
 
 
 class Dense(keras.layers.Dense):
@@ -168,7 +168,7 @@ def biased(product, bias):
 
 @fusion.fused
 def _drop_and_add(x, bias, residual, rate, *key):
-    return dropped(biased(x, bias), rate, *key) + residual
+    return dropout(biased(x, bias), rate, *key) + residual
 
 
 @fusion.fused

@@ -81,6 +81,7 @@ import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.core.protobuf import rewriter_config_pb2  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
+from tensorflow.python.framework.ops import uid  # noqa: E402, F401  numbers names
 
 NAME = keras.backend.backend()
 if NAME == "jax":

@@ -442,7 +442,7 @@ class SelfAttention(keras.layers.Layer):
         def of_heads(query, key, value):
             # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
             probs = ops.softmax(_seen_scores(ops.matmul(query, key), seen))
-            probs = layers.drop(ops.cast(probs, value.dtype), rate, *words)
+            probs = layers.fused_dropout(ops.cast(probs, value.dtype), rate, *words)
             return ops.matmul(probs, value)
 
         query, key = self._query_and_key(hidden)

@@ -299,10 +299,11 @@ class Rows:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn.
         """
-        rows = self._of_run(batch_size, seed, num_batches)
-        # All batches determine the lengths, so that a resumed run keeps them.
-        lengths = self._padded(rows)[first_batch:]
-        rows = rows[first_batch:]
+        # All batches determine few lengths, so that a resumed run keeps them.
+        begin = 0 if self._tokens_per_length else first_batch
+        rows = self._of_run(batch_size, seed, num_batches, begin)
+        lengths = self._padded(rows)[first_batch - begin :]
+        rows = rows[first_batch - begin :]
         return self._dataset(rows, np.ones(rows.shape, bool), lengths, part)
 
     def training_lengths(
@@ -343,12 +344,12 @@ class Rows:
 
     # --- Batches ---------------------------------------------------------------------
 
-    def _of_run(self, batch_size, seed, num_batches):
-        """int32 [batches, batch_size]: the rows of each batch of `training`."""
+    def _of_run(self, batch_size, seed, num_batches, begin=0):
+        """int32 [batches, batch_size]: the rows of each batch of `training` from one on."""
         return np.fromiter(
-            self._batches(batch_size, seed, 0, num_batches),
+            self._batches(batch_size, seed, begin, num_batches),
             np.dtype((np.int32, batch_size)),
-            num_batches,
+            num_batches - begin,
         )
 
     def _padded(self, rows):

@@ -1,6 +1,6 @@
 """Refuses what the memory of this machine cannot hold, before any of it is allocated.
 
-What a GPU cannot hold is found out there, and said in as few words.
+What a GPU cannot hold shows only there; its errors become one line, too.
 """
 
 import contextlib

@@ -1,12 +1,14 @@
 """Which parts of a training step TensorFlow compiles on CPUs; see modeling/fusion.py."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from training.backend import tf
+from training.backend import tf, uid
 
+_NAMES = 1 << 17  # more than an update's functions need; to count as far takes 50 ms
 # With fewer weights, compiling (seconds) takes longer than it saves.
 _FEWEST_WEIGHTS = 3_000_000
 
@@ -25,6 +27,30 @@ def for_model(model) -> Callable | None:
     weights = sum(v.shape.num_elements() for v in model.weights)
     on_cpu = not tf.config.list_logical_devices("GPU")
     return compiled if on_cpu and weights >= _FEWEST_WEIGHTS else None
+
+
+@contextlib.contextmanager
+def steady_names(slot: int, wanted: bool = True) -> Iterator[None]:
+    """Gives what is traced in here, and the function it is part of, names that do not vary.
+
+    TensorFlow puts a number into each name, from a counter that also runs elsewhere, and
+    finds a kept program by the names of its functions. So the counter is moved on to the
+    next of few numbers; a function has its own name when all of it is traced.
+
+    Args:
+        slot: even, below 8; for each function another. What is traced last in a process
+            has 0, so that a process that traces nothing else reaches the same number.
+    """
+    if wanted:
+        _move_on_to(slot)
+    yield
+    if wanted:
+        _move_on_to(slot + 1)
+
+
+def _move_on_to(slot):
+    while uid() % (8 * _NAMES) != slot * _NAMES:
+        pass
 
 
 def traced(function: Callable) -> Callable:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 
@@ -12,7 +13,7 @@ from text.files import json_files
 from text.progress import count
 from text.records import reading
 
-_GPU_DEVICES = ("nvidia0", "dxg")  # on Linux; on Windows' Linux
+_GPU_DEVICE = r"nvidia\d+|dxg"  # on Linux; on Windows' Linux
 # TensorFlow's message when one host waits for another that has ended.
 _LEFT_ALONE = "Collective ops is aborted"
 
@@ -49,8 +50,8 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
 
 def _warn_of_unseen_gpu():
     """Says so if the run is on the CPU of a machine that has a GPU, unasked."""
-    has_one = any(os.path.exists(f"/dev/{name}") for name in _GPU_DEVICES)
-    is_hidden = "CUDA_VISIBLE_DEVICES" in os.environ
+    has_one = any(re.fullmatch(_GPU_DEVICE, name) for name in os.listdir("/dev"))
+    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     if has_one and not is_hidden and not gpus():
         print(
             "warning: this machine has a GPU that TensorFlow cannot use, so the CPU "
@@ -74,7 +75,8 @@ def description(strategy) -> str:
     replicas, names = strategy.num_replicas_in_sync, gpus()
     if not names or isinstance(strategy, tf.distribute.TPUStrategy):
         return count(replicas, "device")
-    return f"{count(replicas, 'GPU')}, {' and '.join(sorted({*names}))}"
+    kinds = " and ".join(sorted({*names[:replicas]}))
+    return f"{count(replicas, 'GPU')}, {kinds}"
 
 
 def _check_tf_config() -> None:

@@ -161,12 +161,13 @@ class Trainer:
             int64. If not, the sums are 0 and no variable has changed.
         """
         context = tf.distribute.get_replica_context()
-        batch, weights = self._prepare_rows(batch)
-        weights = distribution.total(weights)
-        seeds = self._seeds(context, step)
-        gradients, sums, next_state = self._gradients(batch, weights, seeds)
-        gradients, sums = distribution.total((gradients, sums))
-        return self._finish(gradients, sums, next_state, step)
+        with compiler.steady_names(2, self.settings.xla):
+            batch, weights = self._prepare_rows(batch)
+            weights = distribution.total(weights)
+            seeds = self._seeds(context, step)
+            gradients, sums, next_state = self._gradients(batch, weights, seeds)
+            gradients, sums = distribution.total((gradients, sums))
+            return self._finish(gradients, sums, next_state, step)
 
     @_as_written
     def _prepare_rows(self, batch):
@@ -359,7 +360,8 @@ class Trainer:
         return distribution.rows_of_all(outputs), distribution.total(sums)
 
     def _forward(self, batch, objective):
-        with fusion.whole_program(self._is_compiled):
+        names = compiler.steady_names(0, self.settings.xla)
+        with fusion.whole_program(self._is_compiled), names:
             batch = self.prepare(batch, objective)
             outputs = self.model.predict(batch)
             pairs = objective.losses(batch, outputs)
@@ -497,7 +499,7 @@ class Trainer:
         with capacity.advising(
             f"an update of --train_batch_size={settings.batch_size}",
             f"--gradient_accumulation_steps={2 * settings.accumulation_steps} computes "
-            "the same one from smaller parts, --recompute keeps less of each; or lower it",
+            "the same update from smaller parts, and --recompute keeps less; or lower it",
         ):
             sums, done, skipped, in_a_row = self._updates(
                 batches,

@@ -120,13 +120,13 @@ class RunOptions(options.Group):
     xla_cache_dir: str | None = options.field(
         None,
         help="Folder for compiled programs, which the next start loads in seconds. By "
-        "default, with a GPU, ~/.cache/bert-programs if it can be written; "
-        f"{program_cache.NONE}: keeps none.",
+        "default, with a GPU, ~/.cache/bert-programs if it can be written. "
+        f"{program_cache.NONE}: keep no programs.",
     )
     deterministic: bool | None = options.field(
         None,
-        help="Make GPUs compute the same bits every time, which is slower. CPUs and TPUs "
-        "always do.",
+        help="Make GPUs compute the same bits every time, which is slower and turns --xla "
+        "off. CPUs and TPUs always do.",
     )
     allow_tf32: bool = options.field(
         False,
@@ -307,7 +307,7 @@ class RunOptions(options.Group):
     def compiles(self) -> bool:
         """Whether XLA compiles what the devices compute; looks for devices.
 
-        TPUs do it by themselves. Bits of GPUs were compared without it alone.
+        TPUs do it by themselves. On GPUs, bits were only compared without XLA.
         """
         from training.run import distribution
 

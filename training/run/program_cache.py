@@ -1,4 +1,4 @@
-"""Where XLA keeps compiled programs, so that only the first start of a command compiles.
+"""Where XLA keeps compiled programs, so that a command compiles once, not at each start.
 
 TensorFlow reads where from its environment while it is loaded. It finds a program again by
 what was computed, so everything else that a program depends on is in the name of its file.
@@ -12,10 +12,14 @@ import shutil
 import subprocess
 import tempfile
 
+from errors import UserError
+from text.files import sources
+
 NONE = "none"
 _VARIABLE = "TF_XLA_FLAGS"
 _DIRECTORY = "--tf_xla_persistent_cache_directory"
 _PREFIX = "--tf_xla_persistent_cache_prefix"
+_DEVICES = "--tf_xla_persistent_cache_device_types"
 _QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 _QUERY_SECONDS = 10
 _LEAST_FREE = 1 << 30  # bytes; a program has some tens of megabytes
@@ -25,26 +29,38 @@ def keep_programs(folder: str | None, **settings) -> None:
     """Makes TensorFlow keep compiled programs; call it before TensorFlow is loaded.
 
     Args:
-        folder: NONE keeps none; None is the user's cache folder, if there is a GPU: on
-            a CPU, a program that was kept is slower than one just compiled.
+        folder: NONE keeps none; None is the user's cache folder, for GPUs alone: on a CPU,
+            a program that was kept is slower than one just compiled.
         settings: what else of this process its programs depend on.
+    Raises:
+        UserError: a folder that was asked for cannot be used.
     """
-    flags = os.environ.get(_VARIABLE, "")
-    if folder == NONE or _DIRECTORY in flags:
+    flags, gpus = os.environ.get(_VARIABLE, "").strip(), _gpus()
+    is_file = bool(flags) and not flags.startswith("-")  # of the user's own flags
+    if folder == NONE or _DIRECTORY in flags or is_file or not (folder or gpus):
         return
-    gpus = _gpus()
-    if folder is None and not gpus:
+    where = os.path.expanduser(folder) if folder else _default_folder()
+    if not _is_usable(where):
+        if folder:
+            raise UserError(
+                f"--xla_cache_dir={folder}: is not a local folder that can be written and "
+                f"has {_LEAST_FREE >> 30} GB of room; name another, or {NONE}"
+            )
         return
-    folder = os.path.abspath(folder or _default_folder())
-    if '"' in folder or not _is_usable(folder):
-        return
-    more = [f'{_DIRECTORY}="{folder}"', f"{_PREFIX}={_key(gpus, settings)}"]
-    os.environ[_VARIABLE] = " ".join([flags, *more]).strip()
+    added = [
+        f'{_DIRECTORY}="{os.path.abspath(where)}"',
+        f"{_PREFIX}={_key(gpus, settings)}",
+    ]
+    if not folder:
+        added.append(f"{_DEVICES}=GPU")
+    os.environ[_VARIABLE] = " ".join([flags, *added]).strip()
 
 
 def _default_folder():
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(root, "bert-programs")
+    """Of the user; empty without a home."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    home = home if os.path.isabs(home) else os.path.expanduser("~/.cache")
+    return os.path.join(home, "bert-programs") if os.path.isabs(home) else ""
 
 
 def _gpus():
@@ -62,6 +78,8 @@ def _gpus():
 
 def _is_usable(folder):
     """Whether files can be written there, and there is room for some."""
+    if not folder or '"' in folder or sources.is_remote(folder):
+        return False
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -71,11 +89,11 @@ def _is_usable(folder):
 
 
 def _key(gpus, settings):
-    packages = importlib.metadata.packages_distributions().get("tensorflow", [])
-    depends_on = (
-        [(name, importlib.metadata.version(name)) for name in packages],
-        *(os.environ.get(name) for name in ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES")),
-        gpus,
-        sorted(settings.items()),
-    )
+    try:
+        version = importlib.metadata.version("tensorflow")
+    except importlib.metadata.PackageNotFoundError:  # a build with another name
+        version = ""
+    names = ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    variables = [os.environ.get(name) for name in names]
+    depends_on = (version, variables, gpus, sorted(settings.items()))
     return hashlib.sha256(repr(depends_on).encode()).hexdigest()[:16]

@@ -183,7 +183,7 @@ class Attention(keras.layers.Layer):
         def of_heads(query, keys, values, *biases):
             scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
             probs = ops.softmax(_biased_scores(scores, *biases))
-            probs = layers.drop(ops.cast(probs, x.dtype), rate, *words)
+            probs = layers.fused_dropout(ops.cast(probs, x.dtype), rate, *words)
             return ops.matmul(probs, values)
 
         query = self._heads(x, self.q)

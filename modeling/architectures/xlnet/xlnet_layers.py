@@ -204,7 +204,7 @@ def _merged(context):
 
 @fusion.fused
 def _drop_and_add(x, residual, rate, *key):
-    return layers.dropped(x, rate, *key) + residual
+    return layers.dropout(x, rate, *key) + residual
 
 
 @fusion.fused

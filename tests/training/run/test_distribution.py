@@ -130,7 +130,7 @@ def test_a_gpu_that_is_not_used_is_named(monkeypatch, capsys):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     distribution.make("one")
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(distribution.os.path, "exists", lambda path: "nvidia0" in path)
+    monkeypatch.setattr(distribution.os, "listdir", lambda path: ["null", "nvidia1"])
     distribution.make("one")
     assert "GPU that TensorFlow cannot use" in capsys.readouterr().err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the user wants the CPU

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from training.run import program_cache
+from errors import UserError
 from tests import jobs
 
 DIRECTORY, PREFIX = (
@@ -30,7 +31,8 @@ def kept(monkeypatch, tmp_path):
     return call
 
 
-def test_with_a_gpu_programs_are_kept_in_the_cache_folder(kept, tmp_path):
+def test_with_a_gpu_its_programs_are_kept_in_the_cache_folder(kept, tmp_path):
+    assert kept()["tf_xla_persistent_cache_device_types"] == "GPU"
     assert kept()[DIRECTORY] == str(tmp_path / "cache/bert-programs")
     assert os.path.isdir(tmp_path / "cache/bert-programs")
     assert kept(folder=str(tmp_path / "x"))[DIRECTORY] == str(tmp_path / "x")
@@ -52,13 +54,28 @@ def test_what_they_depend_on_is_in_their_names(kept, monkeypatch):
     assert kept()[PREFIX] == names[-1]
 
 
-def test_nothing_is_kept_if_it_cannot_or_should_not_be(kept, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_used_is_refused_if_it_was_asked_for(
+    kept, tmp_path, monkeypatch
+):
     (tmp_path / "file").touch()
-    assert kept(str(tmp_path / "file/x")) == {}
+    for folder in (str(tmp_path / "file/x"), "gs://bucket/x", 'a"b'):
+        with pytest.raises(
+            UserError, match=f"^--xla_cache_dir={folder}: is not a local"
+        ):
+            kept(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    program_cache.keep_programs(None)
+    assert os.environ["TF_XLA_FLAGS"] == ""
+
+
+def test_nothing_is_kept_if_it_should_not_be(kept, monkeypatch):
     assert kept(program_cache.NONE) == {}
     mine = f"--{DIRECTORY}=mine"
     assert kept(flags=mine) == {DIRECTORY: "mine"}
     assert kept(flags="--other=1")["other"] == "1"
+    monkeypatch.setenv("TF_XLA_FLAGS", "/a/file/of/flags")
+    program_cache.keep_programs(None)
+    assert os.environ["TF_XLA_FLAGS"] == "/a/file/of/flags"
     monkeypatch.setattr(program_cache, "_LEAST_FREE", 1 << 62)
     assert kept() == {}
 
@@ -79,18 +96,29 @@ import sys
 from training.run import program_cache
 program_cache.keep_programs(sys.argv[1])
 from training.backend import tf
-print(float(tf.function(lambda x: x @ x + x, jit_compile=True)(tf.ones([8, 8]))[0, 0]))
+from training.run import compiler
+others = [tf.constant(0) for _ in range(int(sys.argv[2]))]
+
+@tf.function(jit_compile=True, autograph=False)
+def compute(x):
+    with compiler.steady_names(0):
+        return x @ x + x
+
+print(float(compute(tf.ones([8, 8]))[0, 0]))
 """
 
 
 @pytest.mark.slow
 def test_a_second_process_finds_the_program(tmp_path):
-    """In one that was changed, TensorFlow's reading fails: so it was read."""
+    """Also one that did something else before, as a resumed run does.
+
+    In a program that was changed, TensorFlow's reading fails: so it was read.
+    """
     folder = tmp_path / "with a space"
     call = [sys.executable, "-c", COMPILE, str(folder)]
-    for _ in range(2):
-        done = jobs.finished(call)
+    for others in ("0", "7"):
+        done = jobs.finished([*call, others])
         assert done.stdout == "9.0\n", done.stderr
         [path] = folder.iterdir()
     path.write_bytes(path.read_bytes()[:100])
-    assert "9.0" not in jobs.finished(call).stdout
+    assert "9.0" not in jobs.finished([*call, "3"]).stdout

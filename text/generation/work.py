@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from errors import UserError
@@ -335,6 +336,9 @@ class _Processes:
     """
 
     def __init__(self, count: int):
+        # Before Python 3.12, the first process that is started starts it, and then has
+        # Ctrl-C again, which is blocked where processes are started.
+        resource_tracker.ensure_running()
         self._threads = concurrent.futures.ThreadPoolExecutor(count)
         self._of_thread = threading.local()
         self._processes = []  # each with its connection

@@ -1,11 +1,13 @@
 """Tasks on several processes: in order, and never all of them at once."""
 
 import pathlib
+import sys
 import time
 
 import pytest
 
 from errors import UserError
+from tests import jobs
 from text.generation import work
 
 
@@ -90,3 +92,22 @@ def test_processes_share_nothing_that_outlives_them():
     with work.Workers(2) as workers:
         assert list(workers.results(_shared_files, [(0,), (1,)])) == [False, False]
     assert not _shared_files(0)
+
+
+SIGNALS_OF_A_WORKER = """
+import signal
+from text.generation import work
+
+if __name__ == "__main__":
+    with work.Workers(2) as workers:
+        calls = [workers._start(signal.pthread_sigmask, signal.SIG_BLOCK, ()) for _ in "12"]
+        print(all(signal.SIGINT in call.result() for call in calls))
+"""
+
+
+@pytest.mark.slow
+def test_no_worker_hears_ctrl_c(tmp_path):
+    """Not even the first, whose start begins Python's tracker of resources."""
+    (tmp_path / "program.py").write_text(SIGNALS_OF_A_WORKER)
+    done = jobs.finished([sys.executable, str(tmp_path / "program.py")])
+    assert done.stdout == "True\n", done.stderr

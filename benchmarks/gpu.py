@@ -20,7 +20,6 @@ import json
 import os
 import pathlib
 import platform
-import shutil
 import signal
 import statistics
 import subprocess
@@ -32,6 +31,7 @@ from typing import NamedTuple
 
 import command_line
 import options
+from training.run import program_cache
 from benchmarks import flop, gpu_report, kills, peers, random_records, turns
 from errors import UserError
 from text.instances.table import RowOptions
@@ -205,7 +205,7 @@ def _started(bench, size, system, seconds):
         **size._asdict(),
         dtype="mixed_bfloat16",
         warm_up=1,
-        device="cuda" if _gpus() else "cpu",
+        device="cuda" if program_cache.gpus() else "cpu",
         backends=[kind] if is_ours else ["jax"],
         peers_python=None if is_ours else bench.chosen.peers_python,
         systems=[] if is_ours else [kind],
@@ -414,24 +414,13 @@ def steps(settings: dict[str, Size]) -> list[Step]:
     return found
 
 
-def _gpus():
-    """What nvidia-smi says of each GPU."""
-    if not shutil.which("nvidia-smi"):
-        return []
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total"]
-    done = subprocess.run(
-        [*query, "--format=csv,noheader"], capture_output=True, text=True
-    )
-    return done.stdout.strip().splitlines() if done.returncode == 0 else []
-
-
 def _machine(chosen):
     ask = [chosen.peers_python, "-c", _VERSIONS]
     theirs = json.loads(subprocess.run(ask, capture_output=True).stdout or "{}")
     ask[0] = sys.executable
     ours = json.loads(subprocess.run(ask, capture_output=True).stdout or "{}")
     return {
-        "GPU": "; ".join(_gpus()) or "none",
+        "GPU": "; ".join(program_cache.gpus().splitlines()) or "none",
         "cores": os.cpu_count(),
         "Python": platform.python_version(),
         **{name: ours.get(name) or theirs.get(name) for name in _PACKAGES},
@@ -463,7 +452,7 @@ def main(chosen: Options) -> None:
     """Runs the steps that fit, and prints the page."""
     ends = time.monotonic() + 60 * chosen.minutes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    if not (_gpus() or chosen.small):
+    if not (program_cache.gpus() or chosen.small):
         raise UserError("nvidia-smi lists no GPU; --small tries the program without")
     os.makedirs(chosen.output_dir, exist_ok=True)
     settings = SMALL_SETTINGS if chosen.small else SETTINGS

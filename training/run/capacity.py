@@ -112,12 +112,12 @@ def advising(what: str, advice: str) -> Iterator[None]:
     except tf.errors.OpError as error:
         if full := _LACKS_SPACE.search(error.message):
             raise UserError(
-                f"{full[0]}; free some space, or pass --xla_cache_dir=none, so that no "
-                "compiled program is kept"
+                f"{full[0]}; free some space, or, if compiled programs fill it, pass "
+                "--xla_cache_dir=none"
             ) from None
-        # Without such words, a CPU has reached a limit of its memory.
-        is_cpu = isinstance(error, tf.errors.ResourceExhaustedError)
-        if not is_cpu and not _LACKS_MEMORY.search(error.message):
+        # This kind always means memory; libraries of GPUs report it by their words alone.
+        is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
+        if not is_exhausted and not _LACKS_MEMORY.search(error.message):
             raise
         asked = re.search(r"allocate (\d+) bytes", error.message)
         more = f" ({size(int(asked[1]))} at once)" if asked else ""

@@ -19,7 +19,7 @@ def configure(deterministic: bool | None, allow_tf32: bool) -> None:
     elif deterministic is None and tf.config.list_physical_devices("GPU"):
         print(
             "GPUs add in no fixed order, so runs of the same command differ in their last "
-            "bits; --deterministic makes them identical, but is slower and turns XLA off "
-            "(--deterministic=false hides this message)",
+            "bits; --deterministic makes them identical, but is slower, and without XLA "
+            "unless --xla is given (--deterministic=false hides this message)",
             file=sys.stderr,
         )

@@ -496,10 +496,11 @@ class Trainer:
     def run_updates(self, batches, count):
         """Advances variables and progress; returns the sums of the updates."""
         progress, settings = self.progress, self.settings
+        keeps_less = "" if settings.recompute else ", --recompute keeps less"
         with capacity.advising(
             f"an update of --train_batch_size={settings.batch_size}",
             f"--gradient_accumulation_steps={2 * settings.accumulation_steps} computes "
-            "the same update from smaller parts, and --recompute keeps less; or lower it",
+            f"the same update from smaller parts{keeps_less}; or lower the batch",
         ):
             sums, done, skipped, in_a_row = self._updates(
                 batches,

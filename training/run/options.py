@@ -125,8 +125,8 @@ class RunOptions(options.Group):
     )
     deterministic: bool | None = options.field(
         None,
-        help="Make GPUs compute the same bits every time, which is slower and turns --xla "
-        "off. CPUs and TPUs always do.",
+        help="Make GPUs compute the same bits every time, which is slower; also without "
+        "XLA, unless --xla is given. CPUs and TPUs always do.",
     )
     allow_tf32: bool = options.field(
         False,

@@ -20,7 +20,11 @@ _VARIABLE = "TF_XLA_FLAGS"
 _DIRECTORY = "--tf_xla_persistent_cache_directory"
 _PREFIX = "--tf_xla_persistent_cache_prefix"
 _DEVICES = "--tf_xla_persistent_cache_device_types"
-_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+_QUERY = (
+    "nvidia-smi",
+    "--query-gpu=name,driver_version,memory.total",
+    "--format=csv,noheader",
+)
 _QUERY_SECONDS = 10
 _LEAST_FREE = 1 << 30  # bytes; a program has some tens of megabytes
 
@@ -35,9 +39,12 @@ def keep_programs(folder: str | None, **settings) -> None:
     Raises:
         UserError: a folder that was asked for cannot be used.
     """
-    flags, gpus = os.environ.get(_VARIABLE, "").strip(), _gpus()
+    flags = os.environ.get(_VARIABLE, "").strip()
     is_file = bool(flags) and not flags.startswith("-")  # of the user's own flags
-    if folder == NONE or _DIRECTORY in flags or is_file or not (folder or gpus):
+    if folder == NONE or _DIRECTORY in flags or is_file:
+        return
+    present = gpus()
+    if not (folder or present):
         return
     where = os.path.expanduser(folder) if folder else _default_folder()
     if not _is_usable(where):
@@ -49,7 +56,7 @@ def keep_programs(folder: str | None, **settings) -> None:
         return
     added = [
         f'{_DIRECTORY}="{os.path.abspath(where)}"',
-        f"{_PREFIX}={_key(gpus, settings)}",
+        f"{_PREFIX}={_key(present, settings)}",
     ]
     if not folder:
         added.append(f"{_DEVICES}=GPU")
@@ -63,8 +70,11 @@ def _default_folder():
     return os.path.join(home, "bert-programs") if os.path.isabs(home) else ""
 
 
-def _gpus():
-    """The models of all GPUs and their driver, as nvidia-smi lists them, or nothing."""
+def gpus() -> str:
+    """A line for each GPU: its model, driver and memory by nvidia-smi; empty without any.
+
+    It asks no library, because TensorFlow is not loaded yet.
+    """
     if not shutil.which(_QUERY[0]):
         return ""
     try:
@@ -88,12 +98,12 @@ def _is_usable(folder):
         return False
 
 
-def _key(gpus, settings):
+def _key(present, settings):
     try:
         version = importlib.metadata.version("tensorflow")
     except importlib.metadata.PackageNotFoundError:  # a build with another name
         version = ""
     names = ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
     variables = [os.environ.get(name) for name in names]
-    depends_on = (version, variables, gpus, sorted(settings.items()))
+    depends_on = (version, variables, present, sorted(settings.items()))
     return hashlib.sha256(repr(depends_on).encode()).hexdigest()[:16]

@@ -23,7 +23,7 @@ def kept(monkeypatch, tmp_path):
 
     def call(folder=None, gpus="NVIDIA H200, 580.1", flags="", **settings):
         monkeypatch.setenv("TF_XLA_FLAGS", flags)
-        monkeypatch.setattr(program_cache, "_gpus", lambda: gpus)
+        monkeypatch.setattr(program_cache, "gpus", lambda: gpus)
         program_cache.keep_programs(folder, **settings)
         words = shlex.split(os.environ["TF_XLA_FLAGS"])
         return dict(word.removeprefix("--").split("=") for word in words)
@@ -83,12 +83,12 @@ def test_nothing_is_kept_if_it_should_not_be(kept, monkeypatch):
 def test_gpus_are_asked_for_and_may_be_absent(tmp_path, monkeypatch):
     script = tmp_path / "nvidia-smi"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert program_cache._gpus() == ""
+    assert program_cache.gpus() == ""
     script.write_text("#!/bin/sh\necho NVIDIA H200, 580.1\n")
     script.chmod(0o755)
-    assert program_cache._gpus() == "NVIDIA H200, 580.1\n"
+    assert program_cache.gpus() == "NVIDIA H200, 580.1\n"
     script.write_text("#!/bin/sh\necho no driver\nexit 9\n")
-    assert program_cache._gpus() == ""
+    assert program_cache.gpus() == ""
 
 
 COMPILE = """

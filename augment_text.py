@@ -23,7 +23,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import compression, inputs, local, protected, tables
+from files import compression, inputs, local, protected, tables
 from text.progress import Progress
 from training.queries.options import QueryOptions
 

@@ -36,13 +36,13 @@ from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
+from files import anywhere, sources
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
 from modeling.optimizers.table import layerwise_shares
 from serving import predictor
 from serving.predictor import Predictor, Served
-from text.files import anywhere, sources
 from text.instances import packing
 from text.records import rows
 from text.tokenizers import tokenizer_json

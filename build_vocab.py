@@ -29,10 +29,10 @@ from collections.abc import Iterator
 import command_line
 import options
 from errors import UserError
+from files import inputs, local, protected, sources
 from text import progress
 from text.corpus import formats, sample
 from text.corpus.formats import FORMATS, TextOptions
-from text.files import inputs, local, protected, sources
 from text.generation import work
 from text.tokenizers import recorded_settings, sentencepiece
 from text.tokenizers.kind import Kind

@@ -15,7 +15,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs
+from files import inputs
 from training.queries.options import QueryOptions
 
 

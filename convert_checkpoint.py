@@ -25,10 +25,9 @@ import numpy as np
 
 import command_line
 import options
-from errors import UserError
+from errors import UserError, count
+from files import hub, json_files, sources
 from modeling.architectures.config import EncoderConfig
-from text.files import hub, json_files, sources
-from text.progress import count
 from text.tasks import tags
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.table import (
@@ -188,7 +187,7 @@ from training.storage import (
     run_folder,
     whole_model,
 )
-from text.files import anywhere, inputs, local
+from files import anywhere, inputs, local
 from training.interchange import (
     bilm,
     hugging_face,

@@ -17,16 +17,15 @@ import re
 
 import command_line
 import options
-from errors import UserError
+from errors import UserError, count
+from files import inputs, sources
 from text.corpus import formats
 from text.corpus.formats import FORMATS
-from text.files import inputs, sources
 from text.generation import estimation
 from text.generation.generate import generate
 from text.generation.settings import GenerationOptions, Settings
 from text.inspection.table import make_inspector
 from text.instances.masking import prediction_counts
-from text.progress import count
 from text.tokenizers.table import DECOMPOSITION_WARNING, load_vocabulary
 
 _MOST_FILES = 99_999  # or commands; the numbers have five digits

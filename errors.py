@@ -8,3 +8,25 @@ class UserError(Exception):
     do. `command_line.run` prints it without a traceback. All that reads what a user gave
     may raise it, so docstrings seldom repeat that.
     """
+
+
+def duration(seconds: float) -> str:
+    """93 -> "1m 33s"; the two largest units."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")]
+    while len(units) > 1 and not units[0][0]:
+        units.pop(0)
+    return " ".join(f"{count}{unit}" for count, unit in units[:2])
+
+
+def count(number: float, what: str) -> str:
+    """1, "row" -> "1 row"; 2000, "row" -> "2,000 rows"; 1.5, "epoch" -> "1.5 epochs"."""
+    figures = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{figures} {what}{'s' * (number != 1)}"
+
+
+def size(number: float) -> str:
+    """Bytes in words: 1234567 -> "1.23 MB"."""
+    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"

@@ -26,11 +26,11 @@ import sys
 
 import command_line
 import options
-from errors import UserError
+from errors import UserError, count
+from files import inputs, local, protected
 from modeling.architectures.features import EMBEDDINGS, MIX
-from text.files import inputs, local, protected
 from text.instances import packing
-from text.progress import Progress, count
+from text.progress import Progress
 from text.tokenizers.whole_words import SPECIAL
 from training.queries.options import QueryOptions, check_windows
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import command_line
 import options
-from text.files import inputs
-from text.progress import count
+from errors import count
+from files import inputs
 from training.queries.options import QueryOptions
 
 

@@ -15,7 +15,7 @@ import sys
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, protected, sources
+from files import inputs, protected, sources
 from text.inspection import inspect, inspection_page, words
 from text.records import descriptions
 from text.tokenizers.table import load_vocabulary

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, local, protected, sources, tables
+from files import inputs, local, protected, sources, tables
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together

@@ -33,11 +33,10 @@ import options
 from training.run import checks
 from training.storage import checkpoint
 from ablations import cells, fine_tunings, page, plan
-from errors import UserError
+from errors import UserError, duration
+from files import inputs, local
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.config import EncoderConfig
-from text.files import inputs, local
-from text.progress import duration
 
 _MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
 _DOCUMENTATION = "text/documentation"

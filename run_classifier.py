@@ -22,7 +22,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import local, tables
+from files import local, tables
 from text.instances import packing, text_windows
 from text.tasks import glue, korean, superglue
 from training.finetuning.label_options import LabelOptions

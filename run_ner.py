@@ -42,7 +42,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs
+from files import inputs
 from text.tasks import tag_files, tags
 from training.finetuning.label_options import LabelOptions
 

@@ -95,7 +95,7 @@ if __name__ == "__main__":
     )  # --help and mistakes are answered before TensorFlow loads
 
 from ablations import cells, suite, suite_page
-from text.files import local
+from files import local
 
 
 def main(flags: Options) -> int:

@@ -34,7 +34,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import tables
+from files import tables
 from text.instances import packing
 from text.tasks import choice_files
 from training.finetuning.options import PooledOptions

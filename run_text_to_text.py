@@ -23,7 +23,7 @@ from absl import logging
 import command_line
 import options
 from errors import UserError
-from text.files import local, tables
+from files import local, tables
 from text.tasks import as_text, glue, squad
 from training.finetuning.options import FineTuningOptions
 

@@ -25,9 +25,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from training.storage import run_folder
-from errors import UserError
-from text.files import json_files, local
-from text.progress import duration
+from errors import UserError, duration
+from files import json_files, local
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DONE, _LOG, _LOCK = "cell.json", "log.txt", ".cell~bert~lock"

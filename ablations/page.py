@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from ablations.paper_tables import TABLES
 from ablations.plan import Column, Plan, Value
 from errors import UserError
+from files import json_files, local
 from text import report_page
-from text.files import json_files, local
 
 JSON, PAGE = "ablations.json", "ablations.html"
 _INTRODUCTION = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from errors import UserError
-from text.files import local
+from files import local
 from text.tasks import glue
 
 ZIP = "glue_submission.zip"

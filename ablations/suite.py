@@ -13,8 +13,8 @@ from ablations.cells import Cell, last_values, output_of
 from ablations.fine_tunings import Task
 from ablations.plan import split_flags
 from errors import UserError
+from files import hub
 from modeling.architectures.config import EncoderConfig
-from text.files import hub
 from text.tasks import glue
 from text.tokenizers.table import find_vocabulary
 

@@ -14,8 +14,8 @@ from ablations import page, submission
 from ablations.cells import OUTPUT
 from ablations.suite import Plan, cell_name
 from errors import UserError
+from files import json_files, local
 from text import report_page
-from text.files import json_files, local
 
 JSON, PAGE = "suite.json", "suite.html"
 _INTRODUCTION = (

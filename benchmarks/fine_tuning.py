@@ -20,7 +20,7 @@ import command_line
 import options
 import run_classifier
 from training.run import compiler, loop, program_cache
-from text.files import json_files
+from files import json_files
 from text.records import rows
 
 _BATCH_SIZE = 32

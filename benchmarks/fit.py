@@ -22,7 +22,7 @@ import run_classifier
 from training import metrics
 from training.backend import keras
 from benchmarks import quality
-from text.files import json_files
+from files import json_files
 
 _SETS = tuple(
     name for name, kind in quality.SETS.items() if getattr(kind, "labels", ())

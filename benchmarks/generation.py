@@ -13,8 +13,8 @@ import time
 import command_line
 import options
 from demo import documentation
+from files import inputs
 from text.corpus import formats
-from text.files import inputs
 from text.generation import work
 from text.generation.generate import generate
 from text.generation.settings import Settings

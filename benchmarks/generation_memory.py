@@ -14,8 +14,8 @@ import tempfile
 import command_line
 import options
 from benchmarks.generation import write_corpus
+from files import inputs
 from text.corpus import formats
-from text.files import inputs
 
 _SCRIPT = pathlib.Path(__file__).parent.parent / "create_pretraining_data.py"
 

@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 
-from text.files import local
+from files import local
 
 JSON, PAGE = "gpu.json", "gpu.md"
 PRODUCT = "A large bfloat16 product"

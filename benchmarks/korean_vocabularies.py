@@ -19,7 +19,7 @@ import sys
 import build_vocab
 import command_line
 import options
-from text.files import tables
+from files import tables
 from text.tasks import answer_spans, korean, squad
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer

@@ -17,7 +17,7 @@ import tempfile
 import command_line
 import options
 from errors import UserError
-from text.files import json_files
+from files import json_files
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _KINDS = ("full", "upper half", "LoRA")

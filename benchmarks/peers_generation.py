@@ -20,7 +20,7 @@ import command_line
 import options
 from benchmarks import turns
 from errors import UserError
-from text.files import inputs
+from files import inputs
 
 # Name -> flags of create_pretraining_data.py, or settings of the other side. Without
 # num_proc, tokenizers uses a thread per core; with it, each process has one.

@@ -21,7 +21,7 @@ import tempfile
 import command_line
 import options
 from benchmarks import turns
-from text.files import sources
+from files import sources
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,8 @@ import options
 from training.backend import tf
 from benchmarks import turns
 from errors import UserError
+from files import inputs, tables
 from serving.predictor import Predictor
-from text.files import inputs, tables
 
 _WARM_UP = 64
 _WINDOW = 64  # as predict.py's

@@ -22,7 +22,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, tables
+from files import inputs, tables
 
 _ROOT = pathlib.Path(__file__).parents[1]
 

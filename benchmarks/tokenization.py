@@ -11,7 +11,7 @@ import time
 import command_line
 import options
 from demo import documentation
-from text.files import inputs
+from files import inputs
 from text.tokenizers.table import TokenizerOptions
 
 

@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 
 import command_line
 import options
-from text.files import local
+from files import local
 
 _SCRIPT = pathlib.Path(__file__).parent.parent / "create_pretraining_data.py"
 _STREAM_PAGES = 100  # as Wikimedia's

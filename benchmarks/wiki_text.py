@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import command_line
 import options
+from files import local, sources
 from text.corpus import formats
 from text.corpus.formats import TextOptions
 from text.corpus.text_format import Span
-from text.files import local, sources
 from text.generation import work
 
 

@@ -24,7 +24,7 @@ import command_line
 import options
 from demo import documentation
 from errors import UserError
-from text.files import local, protected
+from files import local, protected
 from text.progress import Progress
 
 _FEWEST_SENTENCES = 2  # per module; a pair needs two

@@ -17,10 +17,9 @@ if __name__ == "__main__":
 
 import command_line
 import options
-from errors import UserError
-from text.files import json_files, local
+from errors import UserError, duration
+from files import json_files, local
 from text.instances.table import RowOptions
-from text.progress import duration
 from text.records import encoding, framing
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import google_crc32c
 
 from errors import UserError
-from text.files import anywhere
+from files import anywhere
 
 _NAME = "checksum"  # of the description, in itself
 _FILES = "checksums"  # in the description

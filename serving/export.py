@@ -38,6 +38,7 @@ import tensorflow as tf
 from absl import logging
 
 from errors import UserError
+from files import anywhere, hub
 from modeling.architectures.config import EncoderConfig
 from serving import (
     checksums,
@@ -48,7 +49,6 @@ from serving import (
     warm_up,
 )
 from serving.predictor import TENSORS, TEXT
-from text.files import anywhere, hub
 from text.graphs.lookup import graph_of, libraries_of
 from text.records import encoding
 from text.records.rows import Layout

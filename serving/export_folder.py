@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 
 from errors import UserError
+from files import anywhere, hub, json_files, local, sources
 from serving import checksums, predictor
-from text.files import anywhere, hub, json_files, local, sources
 
 CARD = "card"  # in the description: the checksum of the card, as it was written
 _REPLACED = ".replaced"

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from errors import UserError
+from files import anywhere, json_files, local, protected
 from serving import checksums, forms
-from text.files import anywhere, json_files, local, protected
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir

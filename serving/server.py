@@ -50,8 +50,8 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
+from files import json_files
 from serving.predictor import Predictor, Served
-from text.files import json_files
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests

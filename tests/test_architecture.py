@@ -1,5 +1,6 @@
 """Imports point down: scripts, training, serving, then modeling and text, which know
-nothing of each other. No script imports another, and no package goes round in a circle."""
+nothing of each other, and files below text. No script imports another, and no package goes
+round in a circle."""
 
 import ast
 import collections
@@ -20,9 +21,10 @@ ROOT = tests.ROOT
 # nothing. text declares the flags that it knows best.
 GROUND = {"command_line", "errors", "options"}
 _FLAGS = {"errors", "options"}  # only scripts read the command line
-FLOORS = {"text": {"text", *_FLAGS}, "modeling": {"modeling"}}
-FLOORS["serving"] = {"serving", "modeling", "text", *_FLAGS}
-FLOORS["training"] = {"training", "serving", "modeling", "text", *_FLAGS}
+FLOORS = {"files": {"files", *_FLAGS}, "modeling": {"modeling"}}
+FLOORS["text"] = {"text", *FLOORS["files"]}
+FLOORS["serving"] = {"serving", "modeling", *FLOORS["text"]}
+FLOORS["training"] = {"training", *FLOORS["serving"]}
 FLOORS["ablations"] = {"ablations", *FLOORS["training"]}
 FLOORS["demo"] = {"demo", "command_line", *FLOORS["training"]}
 SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND
@@ -159,21 +161,21 @@ def test_no_script_imports_another():
 
 # Where text/ reads records and remote files; everything else is NumPy and Python.
 READS_WITH_TENSORFLOW = {"files/anywhere", "files/sources"} | {
-    f"records/{name}" for name in ("blocks", "reading", "rows")
+    f"text/records/{name}" for name in ("blocks", "reading", "rows")
 }
 
 
 @pytest.mark.slow
 def test_only_graphs_of_text_need_tensorflow_and_nothing_in_text_needs_graphs():
     """A worker that writes records needs neither: half a gigabyte, and some seconds."""
-    folder, need = ROOT / "text", set()
-    for path in folder.rglob("*.py"):
+    need = set()
+    for path in (p for f in ("files", "text") for p in (ROOT / f).rglob("*.py")):
         if path.parent.name == "graphs":
             continue
         modules = modules_imported(path)
         assert not [name for name in modules if name.startswith("text.graphs")], path
         if imported(path) & {"tensorflow", "tensorflow_text", "keras", "jax"}:
-            need.add(str(path.relative_to(folder).with_suffix("")))
+            need.add(str(path.relative_to(ROOT).with_suffix("")))
     assert need == READS_WITH_TENSORFLOW
     assert loader("create_pretraining_data", set()) is None
 
@@ -205,7 +207,7 @@ def test_what_keras_only_looks_for_is_not_loaded_at_the_start(tmp_path):
 
 def test_strangers_addresses_are_opened_through_one_door():
     """Whose errors are one line; the others write into the folder of a new model."""
-    allowed = {"text/files/anywhere.py", "text/files/sources.py"}
+    allowed = {"files/anywhere.py", "files/sources.py"}
     allowed |= {"serving/portable.py", "serving/warm_up.py"}
     allowed |= {"text/graphs/graph_tokenizer.py", "text/graphs/wordpiece_graph.py"}
     users = {
@@ -315,7 +317,7 @@ KNOWING = {
     "modeling/objectives/replaced_tokens.py": ["electra"],
     "modeling/objectives/span_heads.py": ["albert", "electra", "xlnet"],
     "modeling/objectives/text_to_text.py": ["t5"],
-    "text/files/protected.py": ["byte_bpe"],
+    "files/protected.py": ["byte_bpe"],
     "text/graphs/bpe_graph.py": ["gpt"],
     "text/graphs/wordpiece_graph.py": ["whole_words"],
     "text/graphs/words_graph.py": ["wordpiece"],
@@ -372,7 +374,7 @@ def words_of_code(path) -> set[str]:
 
 def test_no_file_knows_a_system_that_is_not_its_own():
     knowing = collections.defaultdict(list)
-    folders = ("modeling", "serving", "text", "training")
+    folders = ("files", "modeling", "serving", "text", "training")
     files = [
         *ROOT.glob("*.py"),
         *(p for f in folders for p in (ROOT / f).rglob("*.py")),

@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from training.storage import checkpoint
 from errors import UserError
+from files import local
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs, tasks
 from tests.conversion import (
@@ -25,7 +26,6 @@ from tests.conversion import (
     of_golden,
 )
 from tests.programs import read_as_tensorflow_1
-from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.interchange import hugging_face

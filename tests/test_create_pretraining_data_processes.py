@@ -12,8 +12,8 @@ import time
 
 import pytest
 
+from files import local
 from tests.records import CORPUS, ROOT, TEXT, VOCAB_FILE, make, start, write
-from text.files import local
 
 pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
 

@@ -17,6 +17,7 @@ from training.backend import tf
 from training.queries import feature_files
 from training.storage import checkpoint
 from errors import UserError
+from files import local
 from tests import jobs
 from tests.features import (
     GOLDEN,
@@ -31,7 +32,6 @@ from tests.features import (
     vectors,
     write,
 )
-from text.files import local
 from training.queries.text_features import FeatureExtractor
 
 

@@ -13,7 +13,7 @@ from serving.predictor import Predictor
 from tests import tiny
 from tests.classifier import TINY, WORDS, custom, run
 from tests.conversion import CLASSIFIER, convert, made
-from tests.text.files.test_hub import server  # noqa: F401
+from tests.files.test_hub import server  # noqa: F401
 
 # huggingface_hub's own, while it uploads.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")

@@ -20,8 +20,8 @@ import run_pretraining
 import tests
 from training.storage import run_folder
 from errors import UserError
+from files import anywhere, json_files, sources
 from tests import jobs, pretraining, tiny
-from text.files import anywhere, json_files, sources
 
 SENTENCES = "the cat sat on the mat .\na dog ran in the park .\n\n"
 WORDS = "the cat sat on mat . a dog ran in park".split()

@@ -15,9 +15,9 @@ from training.backend import keras
 from training.distillation import answer_files
 from training.storage import checkpoint
 from errors import UserError
+from files import json_files, tables
 from serving.predictor import Predictor
 from tests import test_architecture
-from text.files import json_files, tables
 from text.records import framing
 from text.records.descriptions import Description
 from text.tokenizers.table import TokenizerOptions

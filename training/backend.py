@@ -17,8 +17,8 @@ import sys
 import tempfile
 
 from errors import UserError
+from files import sources
 from text import progress
-from text.files import sources
 
 _NOTES = re.compile(
     rb"WARNING: All log messages before absl|I\d{4} |To enable the foll|"

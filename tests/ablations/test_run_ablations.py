@@ -12,11 +12,10 @@ from absl import flags as absl_flags
 import command_line
 import run_ablations
 from ablations import cells, plan
-from errors import UserError
+from errors import UserError, duration
 from modeling.architectures import table
 from tests import tiny
 from tests.ablations.plans import given, planned
-from text.progress import duration
 
 
 def test_another_config_than_that_of_the_folder_is_refused(data):

@@ -7,9 +7,9 @@ import pathlib
 import pytest
 
 from errors import UserError
+from files import local
 from serving import export_folder
 from serving.predictor import _find
-from text.files import local
 
 
 def replace(final, content):

@@ -14,9 +14,8 @@ from typing import BinaryIO, NamedTuple
 import pyarrow
 from pyarrow import compute, ipc, parquet
 
-from errors import UserError
-from text.files import sources
-from text.progress import size
+from errors import UserError, size
+from files import sources
 
 # Of a file that is not one.
 FAILURES = (pyarrow.ArrowException, OSError, ValueError, struct.error)

@@ -11,10 +11,10 @@ import os
 
 import options
 from errors import UserError
+from files import inputs, json_files, sources
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
 from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
-from text.files import inputs, json_files, sources
 
 
 @dataclasses.dataclass(frozen=True)

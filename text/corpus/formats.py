@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import options
 from errors import UserError
+from files import inputs, sources
 from text.corpus import text_format
 from text.corpus.columns import Arrow, ColumnOptions, Parquet
 from text.corpus.line_formats import (
@@ -17,7 +18,6 @@ from text.corpus.line_formats import (
 )
 from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.corpus.wikipedia import Wikipedia, WikipediaOptions
-from text.files import inputs, sources
 
 FORMATS: dict[str, TextFormat] = {
     "sentences": LineFormat(),

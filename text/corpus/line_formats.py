@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import options
 from errors import UserError
+from files import compression, inputs, sources
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
 from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
-from text.files import compression, inputs, sources
 
 # Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
 # tenth of the input is therefore unpacked once and handed out in blocks; smaller ones are

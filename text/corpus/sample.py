@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from errors import UserError
+from files import compression, sources
 from text.corpus.formats import FORMATS, TextOptions
 from text.corpus.text_format import Span
-from text.files import compression, sources
 
 _BYTES = 4 << 20
 _WINDOWS = 32

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from text.files.local import replacing
+from files.local import replacing
 
 _FLUSHED_TOKENS = 1 << 20
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from text.files import inputs, sources
+from files import inputs, sources
 
 PIECE_BYTES = 8 << 20  # of text that a process takes at a time
 PARAGRAPH_END = ""  # no sentence is empty

@@ -16,10 +16,10 @@ from xml.etree import ElementTree
 
 import options
 from errors import UserError
+from files import compression, inputs, sources
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
 from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
-from text.files import compression, inputs, sources
 
 _CHUNK = 1 << 18
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")

@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from errors import UserError
-from text.files import beam_files, sources
+from files import beam_files, sources
 from text.generation import beam_steps, outputs, stages
 from text.generation.settings import Settings
 from text.records.descriptions import Description

@@ -23,9 +23,9 @@ import numpy as np
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
 from errors import UserError
+from files import beam_files, sources
 from text.corpus import formats
 from text.corpus.store import Corpus
-from text.files import beam_files, sources
 from text.generation import outputs, stages
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing

@@ -12,11 +12,10 @@ import tempfile
 import time
 from collections import Counter
 
-from errors import UserError
+from errors import UserError, duration, size
 from text.corpus import sample
 from text.generation import outputs, stages, work
 from text.generation.settings import Settings
-from text.progress import duration, size
 
 
 class Estimate:

@@ -10,7 +10,7 @@ import os
 import time
 
 from errors import UserError
-from text.files import local, sources
+from files import local, sources
 from text.generation import outputs, stages, work
 from text.generation.settings import Settings
 from text.records.descriptions import Description

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from errors import UserError
+from files import local, protected, sources
 from text.corpus.formats import TextOptions
-from text.files import local, protected, sources
 from text.instances.table import RowOptions
 from text.records.descriptions import Description
 

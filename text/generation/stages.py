@@ -25,11 +25,11 @@ from typing import BinaryIO
 import numpy as np
 
 from errors import UserError
+from files import json_files, sources
+from files.local import replacing, write_json
 from text.corpus import formats, store
 from text.corpus.duplicates import Duplicates
 from text.corpus.text_format import PARAGRAPH_END, Span
-from text.files import json_files, sources
-from text.files.local import replacing, write_json
 from text.generation import outputs, work
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing

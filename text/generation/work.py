@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import resource_tracker
 from typing import Any
 
-from errors import UserError
-from text.files import json_files, local
-from text.files.local import write_json
-from text.progress import Progress, duration
+from errors import UserError, duration
+from files import json_files, local
+from files.local import write_json
+from text.progress import Progress
 
 _ORIGIN = "origin.json"
 _ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed

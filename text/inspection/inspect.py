@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 
 from errors import UserError
-from text.files import sources
+from files import sources
 from text.inspection.inspector import first_broken
 from text.inspection.statistics import Statistics
 from text.inspection.table import make_inspector

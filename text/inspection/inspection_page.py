@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 
+from files.local import replacing
 from text import report_page
-from text.files.local import replacing
 from text.inspection import figures, words
 from text.inspection.inspect import Inspection
 

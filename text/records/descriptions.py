@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 
 from errors import UserError
-from text.files import json_files, local, protected, sources
+from files import json_files, local, protected, sources
 
 SUFFIX = protected.DESCRIPTION_SUFFIX
 _CHECKSUM = "sha256"  # of the rest; who changes a description removes it

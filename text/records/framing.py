@@ -9,7 +9,7 @@ import google_crc32c
 import numpy as np
 
 from errors import UserError
-from text.files import sources
+from files import sources
 
 FRAME = 16  # bytes around a record: its length, and two checksums
 MAX_BYTES = 1 << 28  # of a record; a few thousand are usual

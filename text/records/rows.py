@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from errors import UserError
-from text.files import anywhere
+from files import anywhere
 from text.records import encoding, framing, reading
 from text.records.schema import Feature
 

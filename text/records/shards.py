@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from errors import UserError
-from text.files import anywhere
+from files import anywhere
 from text.records import blocks, descriptions, framing
 from text.records.descriptions import Description
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from errors import UserError
-from text.files import tables
+from files import tables
 
 _GAP = "_"
 # What joins the premise of COPA and what may be its cause or its effect.

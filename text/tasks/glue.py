@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from errors import UserError
-from text.files import tables
+from files import tables
 
 
 class Table(NamedTuple):

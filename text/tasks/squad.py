@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from errors import UserError
-from text.files import inputs
+from files import inputs
 from text.tasks.answer_spans import Document
 from text.tokenizers.tokenizer import Tokenizer
 

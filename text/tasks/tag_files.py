@@ -23,9 +23,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from errors import UserError
-from text.files import compression
-from text.progress import count
+from errors import UserError, count
+from files import compression
 from text.tasks import tags
 
 _DOCUMENT = "-DOCSTART-"

@@ -28,7 +28,7 @@ import numpy as np
 import tokenizers
 
 from errors import UserError
-from text.files import json_files, sources
+from files import json_files, sources
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import Kind, hugging_face_classes

@@ -4,7 +4,7 @@ import abc
 import os
 from collections.abc import Mapping
 
-from text.files import sources
+from files import sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary

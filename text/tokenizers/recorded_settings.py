@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 
 from errors import UserError
-from text.files import json_files, local, protected, sources
+from files import json_files, local, protected, sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.kind import Kind
 from text.tokenizers.tokenizer import Tokenizer

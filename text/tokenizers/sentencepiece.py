@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from errors import UserError
-from text.files import sources
+from files import sources
 from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
 from text.tokenizers.cleaner import Cleaner, Filled, Verbatim, loses_voicing
 from text.tokenizers.kind import Kind, hugging_face_classes

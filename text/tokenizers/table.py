@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import options
 from errors import UserError
-from text.files import hub, sources
+from files import hub, sources
 from text.tokenizers import recorded_settings, sentencepiece_files, tokenizer_json
 from text.tokenizers.bpe import ByteBpeKind, GptBpeKind
 from text.tokenizers.kind import Kind

@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from errors import UserError
-from text.files import inputs, sources
+from files import inputs, sources
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
 NAME = "tokenizer.json"

@@ -13,7 +13,7 @@ import numpy as np
 from absl import logging
 
 from errors import UserError
-from text.files import inputs, sources
+from files import inputs, sources
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 
 from errors import UserError
-from text.files import inputs, sources
+from files import inputs, sources
 from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import Kind
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary

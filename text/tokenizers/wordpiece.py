@@ -14,7 +14,7 @@ import unicodedata
 from absl import logging
 
 from errors import UserError
-from text.files import sources
+from files import sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import Kind, hugging_face_classes

@@ -15,8 +15,8 @@ import numpy as np
 from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
+from files import anywhere, json_files
 from modeling.distillation.distilled import TEACHERS
-from text.files import anywhere, json_files
 from text.records import encoding, framing
 from text.records.rows import Field, Row
 from text.records.schema import Feature

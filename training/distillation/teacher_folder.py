@@ -4,7 +4,7 @@ import os
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
-from text.files import anywhere
+from files import anywhere
 from training.run.options import RunOptions
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from training import metrics
 from training.storage import run_folder
 from errors import UserError
-from text.files import json_files
+from files import json_files
 
 _BINS = 15
 _SHARPEST = 20.0  # the range of 1 / temperature: a dev set without mistakes has no end

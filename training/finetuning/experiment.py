@@ -11,7 +11,8 @@ import numpy as np
 import options
 from training.run import capacity, checks, distribution, loop, report
 from training.storage import adapters, checkpoint, run_folder
-from errors import UserError
+from errors import UserError, count
+from files import anywhere
 from modeling import layers
 from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
@@ -19,8 +20,7 @@ from modeling.objectives import low_rank
 from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
-from text.files import anywhere
-from text.progress import Progress, count
+from text.progress import Progress
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.sets import Set, Sets
 from training.finetuning.stopping import Stopping, load

@@ -18,9 +18,8 @@ import numpy as np
 from training import metrics
 from training.run import distribution, implied_flags, loop
 from training.storage import adapters, model_card, run_folder
-from errors import UserError
+from errors import UserError, count
 from serving import export, predictor
-from text.progress import count
 from training.finetuning import mistakes, shared_base
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions

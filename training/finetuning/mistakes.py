@@ -4,8 +4,8 @@ import collections
 import html
 from typing import NamedTuple
 
+from errors import count
 from text import report_page
-from text.progress import count
 from training.finetuning.task import Judgement
 
 _MOST_CLASSES = 40

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import options
 from errors import UserError
+from files.inputs import LineOptions
 from modeling.architectures.config import POOLINGS
 from modeling.architectures.features import FEATURES, LSTM_LAYERS
-from text.files.inputs import LineOptions
 from text.tokenizers.table import TokenizerOptions
 from training.distillation.options import DistillationOptions
 from training.finetuning.trials import Trial

@@ -13,9 +13,8 @@ import numpy as np
 from training import metrics
 from training.run import loop
 from training.storage import checkpoint, run_folder
-from errors import UserError
-from text.files import json_files
-from text.progress import count, duration
+from errors import UserError, count, duration
+from files import json_files
 from training.finetuning.experiment import DivergedError, Experiment
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.stopping import load

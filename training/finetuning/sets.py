@@ -12,9 +12,9 @@ import numpy as np
 
 from training.run import compiler, distribution
 from training.storage import run_folder
-from errors import UserError
-from text.files import anywhere, json_files, local, sources
-from text.progress import Progress, count
+from errors import UserError, count
+from files import anywhere, json_files, local, sources
+from text.progress import Progress
 from text.records import rows
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.task import Task

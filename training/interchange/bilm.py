@@ -13,9 +13,9 @@ import h5py
 import numpy as np
 
 from errors import UserError
+from files import anywhere, json_files, sources
 from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.architectures.elmo.elmo_characters import CharacterCnn, Highway
-from text.files import anywhere, json_files, sources
 from text.tokenizers import characters, whole_words
 
 _OPTIONS, _WEIGHTS = "options.json", ".hdf5"

@@ -19,8 +19,8 @@ import safetensors
 import safetensors.numpy
 
 from errors import UserError
+from files import anywhere, hub, json_files, weight_index
 from modeling.architectures.config import EncoderConfig
-from text.files import anywhere, hub, json_files, weight_index
 from training.interchange import peft
 from training.interchange.adapter import Adapter
 from training.interchange.hugging_face_task import config_of_heads

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from errors import UserError
-from text.files import anywhere, json_files
+from files import anywhere, json_files
 from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 

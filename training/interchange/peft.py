@@ -18,7 +18,7 @@ import numpy as np
 import safetensors.numpy
 
 from errors import UserError
-from text.files import anywhere, hub, json_files
+from files import anywhere, hub, json_files
 from training.interchange.adapter import Adapter, Pair
 from training.interchange.hugging_face_task import config_of_heads
 from training.interchange.table import ADAPTERS

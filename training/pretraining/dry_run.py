@@ -7,7 +7,7 @@ import time
 
 from training.backend import tf
 from training.run import distribution, loop
-from text.progress import duration, size
+from errors import duration, size
 from text.records import reading
 
 # A multiplication and an addition; the gradients take two products more.

@@ -13,13 +13,12 @@ import options
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
 from training.run import capacity, checks, distribution, implied_flags, loop, report
 from training.storage import run_folder
-from errors import UserError
+from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from serving import export_folder
 from text.instances.table import RowOptions
-from text.progress import count
 from text.records import descriptions, reading, shards
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions

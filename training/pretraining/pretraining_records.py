@@ -10,10 +10,10 @@ import numpy as np
 
 from training.run import checks
 from errors import UserError
+from files import anywhere
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective, Tokens
 from modeling.objectives.table import OBJECTIVES
-from text.files import anywhere
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
 from text.instances.table import RowOptions

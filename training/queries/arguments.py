@@ -18,10 +18,9 @@ import numpy as np
 
 import options
 from training import backend
-from errors import UserError
+from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.optimizers.table import OptimizerSettings
-from text.progress import count
 from text.tokenizers.table import TokenizerOptions
 from training.finetuning.options import FineTuningOptions
 from training.run.options import RunOptions

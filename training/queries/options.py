@@ -7,7 +7,7 @@ import dataclasses
 
 import options
 from errors import UserError
-from text.files.inputs import LineOptions
+from files.inputs import LineOptions
 from text.tokenizers.table import TokenizerOptions
 
 

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 from training.backend import tf
 from training.storage import whole_model
-from errors import UserError
+from errors import UserError, size
+from files import memory
 from modeling.architectures.config import EncoderConfig
-from text import memory
-from text.progress import size
 
 _MEASURED = 3  # times the least that a pass with its gradients takes
 # Of TensorFlow, XLA and the libraries of GPUs, which report other kinds of errors.

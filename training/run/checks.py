@@ -7,9 +7,9 @@ import re
 from training.run import capacity, implied_flags
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from files import anywhere, sources
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
-from text.files import anywhere, sources
 from text.tokenizers import bpe, tokenizer_json
 from text.tokenizers.table import find_vocabulary, kind_of, kind_of_tokenizer
 from text.tokenizers.tokenizer import Tokenizer

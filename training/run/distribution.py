@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 from training.backend import require_tensorflow, tf
-from errors import UserError
-from text.files import json_files
-from text.progress import count
+from errors import UserError, count
+from files import json_files
 from text.records import reading
 
 _GPU_DEVICE = r"nvidia\d+|dxg"  # on Linux; on Windows' Linux

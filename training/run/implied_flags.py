@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
-from text.files import hub, sources
+from files import hub, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.table import find_vocabulary, kind_of, load_vocabulary
 from text.tokenizers.tokenizer import Tokenizer

@@ -9,9 +9,9 @@ import dataclasses
 import options
 from training.run import program_cache
 from errors import UserError
+from files import sources
 from modeling.optimizers.table import SCHEDULES, OptimizerSettings, optimizers
 from serving import portable
-from text.files import sources
 
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 

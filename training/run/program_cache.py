@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 
 from errors import UserError
-from text.files import sources
+from files import sources
 
 NONE = "none"
 _VARIABLE = "TF_XLA_FLAGS"

@@ -13,9 +13,9 @@ import time
 from training import metrics
 from training.backend import tf
 from training.storage import run_folder
+from errors import duration
+from files import anywhere, json_files, sources
 from text import progress
-from text.files import anywhere, json_files, sources
-from text.progress import duration
 
 _SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
 _SECONDS_PER_LINE = 60  # in a log

@@ -11,9 +11,8 @@ import numpy as np
 import options
 from training.run import distribution, loop, report
 from training.storage import checkpoint, lease, run_folder
-from errors import UserError
+from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
-from text.progress import count
 from training.run.options import RunOptions
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from training.storage import run_folder
 from errors import UserError
-from text.files import anywhere, json_files
+from files import anywhere, json_files
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"

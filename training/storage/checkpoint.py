@@ -24,8 +24,8 @@ import numpy as np
 from training.backend import tf
 from training.storage import adapters, lease, run_folder
 from errors import UserError
+from files import anywhere, hub, json_files, local
 from modeling.architectures import config
-from text.files import anywhere, hub, json_files, local
 from training.interchange import bilm, hugging_face, networks, peft, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
@@ -49,7 +49,7 @@ def resolve(path: str) -> str:
 
     Args:
         path: a prefix, the path of one of a bundle's files, a directory, or an address
-            (see text/files/hub.py). A directory means, in this order, the best checkpoint
+            (see files/hub.py). A directory means, in this order, the best checkpoint
             that early stopping kept there, the newest in its state file, its only bundle,
             or its model.safetensors or the index of several such files.
     Returns:

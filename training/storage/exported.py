@@ -6,8 +6,8 @@ import os
 from training.backend import tf
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from files import anywhere, hub
 from serving import checksums, predictor
-from text.files import anywhere, hub
 from text.tokenizers.table import find_vocabulary
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from training.storage import run_folder
 from errors import UserError
-from text.files import anywhere, json_files, local, sources
+from files import anywhere, json_files, local, sources
 
 _leases = []  # those that this process holds
 

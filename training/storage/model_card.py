@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from training.storage import run_folder
+from files import hub, json_files, sources
 from serving import export
-from text.files import hub, json_files, sources
 from text.graphs.lookup import libraries_of
 
 # What the end of a class's name says: the task by the hub's name, and in words.

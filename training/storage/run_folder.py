@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from errors import UserError
-from text.files import anywhere, json_files, local, protected, sources
+from files import anywhere, json_files, local, protected, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.tokenizer import Tokenizer
 

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from errors import UserError
+from files import sources
 from text.corpus import formats, text_format
 from text.corpus.formats import TextOptions
-from text.files import sources
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import ipc, parquet  # noqa: E402

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import UserError
+from files import inputs, sources
 from tests import tiers
 from tests.packed import pack
 from text.corpus import formats, line_formats, text_format
 from text.corpus.formats import TextOptions
 from text.corpus.text_format import Span
-from text.files import inputs, sources
 
 LINE_FORMATS = ["sentences", "paragraphs", "files", "jsonl"]
 

@@ -11,11 +11,11 @@ from collections import Counter
 import pytest
 
 from errors import UserError
+from files import sources
 from tests.packed import pack
 from tests.text.corpus.dumps import ARABIC, KOREAN, dump, head, page
 from text.corpus import formats, text_format, wikipedia
 from text.corpus.formats import TextOptions
-from text.files import sources
 
 pytest.importorskip("mwparserfromhell")
 from text.corpus import wikitext  # noqa: E402

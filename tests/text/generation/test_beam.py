@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from errors import UserError
+from files import sources
 from tests.text.corpus.dumps import dump, head, page
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
 from text.corpus import formats
-from text.files import sources
 from text.generation import generate as direct
 from text.inspection import inspect
 from text.inspection.table import make_inspector

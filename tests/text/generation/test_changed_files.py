@@ -9,10 +9,10 @@ import time
 import pytest
 
 from errors import UserError
+from files import local
+from files.sources import ChangedFileError
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
 from text.corpus import line_formats
-from text.files import local
-from text.files.sources import ChangedFileError
 from text.generation import generate as generation_run
 from text.generation import outputs, stages, work
 from text.generation.generate import generate

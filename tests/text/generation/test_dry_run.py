@@ -16,12 +16,12 @@ import pytest
 
 import create_pretraining_data
 from errors import UserError
+from files import compression, sources
 from tests import jobs
 from tests.text.corpus.dumps import dump, head, page
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
 from text.corpus import line_formats, sample, wikipedia
 from text.corpus.formats import TextOptions
-from text.files import compression, sources
 from text.generation import estimation, stages
 from text.generation.generate import generate
 from text.records import descriptions

@@ -6,10 +6,10 @@ import pathlib
 import pytest
 
 from errors import UserError
+from files import local
 from tests import tiers
 from tests.killed import Killed
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
-from text.files import local
 from text.generation import stages
 from text.generation.generate import generate
 from text.records.descriptions import Description

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from errors import UserError
+from files import local
 from tests import jobs
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
-from text.files import local
 from text.generation import generate as generation_run
 from text.generation import outputs, stages, work
 from text.generation.generate import generate

@@ -13,11 +13,11 @@ import pytest
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from files import local
 from tests import jobs
 from tests.jobs import results, weights
 from tests.programs import parity
 from tests.training.finetuning.runs import STOPS, TINY, run
-from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.finetuning import experiment, finetune
 from training.finetuning.task import Judgement

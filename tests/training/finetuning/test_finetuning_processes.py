@@ -12,10 +12,10 @@ import pytest
 import tests
 from training.storage import run_folder
 from errors import UserError
+from files import local
 from tests import forked, jobs
 from tests.jobs import results, weights
 from tests.training.finetuning.runs import TINY, command, run
-from text.files import local
 
 
 @pytest.mark.slow

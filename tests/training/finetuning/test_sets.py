@@ -12,11 +12,11 @@ import pytest
 from training.run import compiler, distribution
 from training.storage import run_folder
 from errors import UserError
+from files import local
 from tests import tiny
 from tests.killed import Killed
 from tests.log import Log
 from tests.programs import parity
-from text.files import local
 from text.records import rows
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece

@@ -11,11 +11,11 @@ import tests
 from training.backend import tf
 from training.run import capacity, loop
 from errors import UserError
+from files import memory
 from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.xlnet.xlnet import XlnetConfig
 from tests import given, jobs, pretraining, tiny
-from text import memory
 
 LARGE = {
     "tables": tiny.config(vocab_size=2**31 - 1, hidden_size=2048),

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from training.backend import tf
 from training.run import report
 from training.storage import run_folder
-from text.files import sources
+from files import sources
 from text.records import framing
 
 

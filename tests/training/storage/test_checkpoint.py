@@ -12,8 +12,8 @@ import tests
 from training.backend import tf
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from files import local
 from tests.killed import Killed
-from text.files import local
 
 GOLDEN = str(tests.GOLDEN / "checkpoint")
 ENDED = 4194305  # no process has this number

@@ -7,7 +7,7 @@ import pytest
 
 from training.storage import checkpoint, lease, run_folder
 from errors import UserError
-from text.files import local, sources
+from files import local, sources
 
 
 def save(folder, step):

@@ -11,8 +11,8 @@ import pytest
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from files import local
 from tests import forked
-from text.files import local
 
 ENDED = 4194305  # no process has this number
 

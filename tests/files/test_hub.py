@@ -13,11 +13,11 @@ import pytest
 import run_classifier
 from training.storage import checkpoint
 from errors import UserError
+from files import hub
 from tests import hub_server
 from tests.classifier import WORDS, custom
 from tests.conversion import GOLDEN
 from tests.training.interchange import hugging_face
-from text.files import hub
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from errors import UserError
-from text.files import sources
+from files import sources
 
 MAX_DEPTH = 100
 _MAX_DIGITS = 300  # of a whole number; a longer one is beyond every float

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from errors import UserError
-from text.files import local, sources
+from files import local, sources
 
 
 @contextlib.contextmanager

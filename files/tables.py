@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from absl import logging
 
-from errors import UserError
-from text.files import compression, inputs, json_files
-from text.progress import count
+from errors import UserError, count
+from files import compression, inputs, json_files
 
 FORMS = ("tsv", "csv", "jsonl")
 _ABSENT = object()

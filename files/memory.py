@@ -4,8 +4,7 @@ import functools
 import os
 import re
 
-from errors import UserError
-from text.progress import size
+from errors import UserError, size
 
 _MOST = 0.8  # of the memory; whoever reads a text needs more of it than the text
 

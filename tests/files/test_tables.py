@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UserError
-from text.files import inputs, tables
+from files import inputs, tables
 
 
 def test_columns_of_one_name_are_counted(tmp_path):

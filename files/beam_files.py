@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from text.files import local, sources
+from files import local, sources
 
 _AS_IT_IS = CompressionTypes.UNCOMPRESSED
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from errors import UserError
-from text.files import json_files, sources
+from files import json_files, sources
 
 DEEP = json_files.MAX_DEPTH + 1
 HOSTILE = {

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from errors import UserError
-from text.files import json_files, local, sources
+from files import json_files, local, sources
 
 RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it
 EXPORT_DESCRIPTION = "export.json"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from errors import UserError
-from text.files import sources
+from files import sources
 
 # The files this program makes next to another have a mark in their names that no one else
 # uses, and a leading dot, so that a glob for the file does not find them.

@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UserError
-from text.files import sources
+from files import sources
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null"])

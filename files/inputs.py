@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import options
 from errors import UserError
-from text import memory
-from text.files import compression, sources
+from files import compression, memory, sources
 
 STANDARD_INPUT = "-"
 MB = 10**6

@@ -9,7 +9,7 @@ import pytest
 
 import tests
 from errors import UserError
-from text.files import local
+from files import local
 
 ROOT = str(tests.ROOT)
 
@@ -68,7 +68,7 @@ def test_a_process_that_nobody_has_waited_for_has_ended(tmp_path):
 
 HOLD = """
 import sys
-from text.files import local
+from files import local
 with local.locked(sys.argv[1], shared=sys.argv[2] == "shared"):
     print("held", flush=True)
     sys.stdin.read()

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from errors import UserError
-from text.files import weight_index
+from files import weight_index
 
 PREFIX = "hf://"
 CARD = "README.md"

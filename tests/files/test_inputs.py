@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from errors import UserError
+from files import inputs, memory
 from tests.packed import pack
-from text import memory
-from text.files import inputs
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ An index may come from a stranger, so it may only name files in its own folder.
 import re
 
 from errors import UserError
-from text.files import json_files
+from files import json_files
 
 NAME = "model.safetensors.index.json"
 _SHARD = re.compile(r"\w[\w.-]*\.safetensors", re.ASCII)  # without a folder

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from errors import UserError
-from text.files import protected
+from files import protected
 from text.records import descriptions
 from text.tokenizers.table import TOKENIZERS
 

@@ -34,6 +34,7 @@ import options
 from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
+from training.run import settle
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
 from files import anywhere, sources
@@ -124,11 +125,13 @@ def load(
     """
     beside = {"vocab_file": vocab_file, "bert_config_file": bert_config_file}
     flags = _files(path, **beside, **text)
-    tokenizer, config, prefix = query.read_model(flags)
-    encoder = make_encoder(config, dtype=dtype or keras.config.dtype_policy().name)
+    model = query.read_model(flags)
+    encoder = make_encoder(
+        model.config, dtype=dtype or keras.config.dtype_policy().name
+    )
     variables = {variable.path: variable for variable in encoder.weights}
-    checkpoint.load(variables, prefix, encoder.required, encoder.scope)
-    return TextEncoder(encoder, tokenizer)
+    model.source.load(variables, encoder.required, encoder.scope)
+    return TextEncoder(encoder, model.tokenizer)
 
 
 def _files(path, **more) -> _Files:
@@ -593,4 +596,5 @@ def load_task(path: str) -> Task:
     script = importlib.import_module(settings["script"].removesuffix(".py"))
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
         flags = flags_of_run(script.Options, path, settings)
-        return Task(finetune.served(script.make(flags), flags))
+        model = settle.TrainableModel(flags)
+        return Task(finetune.served(script.make(model), model))

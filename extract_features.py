@@ -145,7 +145,6 @@ if __name__ == "__main__":
 
 from training.queries import query
 from training.run import checks, distribution
-from training.storage import checkpoint
 from training.interchange import bilm
 from training.queries.feature_files import WRITERS
 from training.queries.text_features import (
@@ -157,6 +156,7 @@ from training.queries.text_features import (
     make_rows,
     pool,
 )
+from training.storage.source import Source
 
 # --- The run -------------------------------------------------------------------------
 
@@ -169,8 +169,8 @@ def main(flags: Options) -> None:
         "tpu" if flags.use_tpu else flags.distribution, tpu=flags.master
     )
     checks.check_division("batch_size", flags.batch_size, strategy.num_replicas_in_sync)
-    prefix = checkpoint.resolve(flags.init_checkpoint)
-    config, tokenizer, tensors = _source(flags, prefix)
+    source = Source.open(flags.init_checkpoint)
+    config, tokenizer, tensors = _read_model(flags, source)
     # A line that cannot be read is found now, not in an hour.
     is_file = flags.input_file != inputs.STANDARD_INPUT
     total = sum(1 for _ in _lines(flags)) if is_file else None
@@ -182,7 +182,7 @@ def main(flags: Options) -> None:
     weights = {v.path: v for v in encoder.model.weights}
     if tensors is None:
         model = encoder.model
-        _say(checkpoint.load(weights, prefix, model.required, model.scope))
+        _say(source.load(weights, model.required, model.scope))
     else:
         for name, value in tensors.items():
             weights[name].assign(value)
@@ -266,13 +266,13 @@ def _check_paths(flags: Options):
         raise UserError(f"{path}: HDF5 can only be written to a file; name one")
 
 
-def _source(flags: Options, prefix):
+def _read_model(flags: Options, source: Source):
     """The config and the tokenizer; and the tensors of a released ELMo, else None."""
-    if bilm.is_weights(prefix):
-        return _elmo(flags, prefix)
-    tokenizer, config, _ = query.read_model(flags)
-    _check_sizes(flags, config)
-    return config, tokenizer, None
+    if isinstance(source.format, bilm.Bilm):
+        return _elmo(flags, source.prefix)
+    model = query.read_model(flags, source)
+    _check_sizes(flags, model.config)
+    return model.config, model.tokenizer, None
 
 
 def _elmo(flags: Options, prefix):

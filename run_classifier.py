@@ -236,7 +236,6 @@ if __name__ == "__main__":
     )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.run import checks
 from training.storage import run_folder
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
@@ -244,6 +243,7 @@ from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
 from training.finetuning import calibration, finetune, labels, learned_labels
 from training.finetuning.task import SAMPLE_TEXTS, Judgement, ServedTask
+from training.run.settle import TrainableModel
 
 # === Reading =========================================================================
 
@@ -570,9 +570,9 @@ def _json_line(example, answer):
     return json.dumps(values | answer, ensure_ascii=False)
 
 
-def make(flags: Options) -> Classifier:
-    """The task that flags describe."""
-    return Classifier(flags, checks.make_tokenizer(flags))
+def make(model: TrainableModel) -> Classifier:
+    """The task that the flags of a model describe."""
+    return Classifier(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -581,7 +581,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,6 @@ if __name__ == "__main__":
         Options
     )  # --help and mistakes are answered before TensorFlow loads
 
-from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from modeling.objectives.label_loss import WithLabelLoss
@@ -136,6 +135,7 @@ from training.finetuning.entities import Entities
 from training.finetuning.plain_tags import PlainTags
 from training.finetuning.tag_scheme import SPACE, TagScheme
 from training.finetuning.task import ServedTask
+from training.run.settle import TrainableModel
 
 
 class Tagger(ServedTask):
@@ -452,9 +452,9 @@ def _spaced(words):
     return " ".join(word.replace(" ", "\u00a0") for word in _sent(words))
 
 
-def make(flags: Options) -> Tagger:
-    """The task that flags describe."""
-    return Tagger(flags, checks.make_tokenizer(flags))
+def make(model: TrainableModel) -> Tagger:
+    """The task that the flags of a model describe."""
+    return Tagger(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -463,7 +463,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -150,13 +150,13 @@ if __name__ == "__main__":
         Options
     )  # --help and mistakes are answered before TensorFlow loads
 
-from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import span_beams, tasks
 from text.graphs import answer_spans_graph, row_chunks
 from text.records.rows import Field, Row
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
+from training.run.settle import TrainableModel
 
 # === The task ========================================================================
 
@@ -475,9 +475,9 @@ def _entry(span):
     return {name: getattr(span, name) for name in names}
 
 
-def make(flags: Options) -> Squad:
-    """The task that flags describe."""
-    return Squad(flags, checks.make_tokenizer(flags))
+def make(model: TrainableModel) -> Squad:
+    """The task that the flags of a model describe."""
+    return Squad(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -486,7 +486,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

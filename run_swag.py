@@ -91,13 +91,13 @@ if __name__ == "__main__":
     )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from text.graphs import choices_graph
 from text.records.rows import Field, Row
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
+from training.run.settle import TrainableModel
 
 # === Reading =========================================================================
 
@@ -353,9 +353,9 @@ def _json_answer(example, answer):
     return json.dumps(values, ensure_ascii=False)
 
 
-def make(flags: Options) -> MultipleChoice:
-    """The task that flags describe."""
-    return MultipleChoice(flags, checks.make_tokenizer(flags))
+def make(model: TrainableModel) -> MultipleChoice:
+    """The task that the flags of a model describe."""
+    return MultipleChoice(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -364,7 +364,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

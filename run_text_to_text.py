@@ -135,9 +135,9 @@ if __name__ == "__main__":
     )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.run import checks
 from training.finetuning import finetune, labels, squad_metrics
 from training.finetuning.text_to_text_task import Example, TextTask, check_target
+from training.run.settle import TrainableModel
 
 # === Tasks ===========================================================================
 
@@ -358,9 +358,9 @@ def _not_empty(examples, path):
 _TASKS = {"squad": Squad, "custom": Custom}
 
 
-def make(flags: Options) -> TextTask:
-    """The task that flags name."""
-    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags))
+def make(model: TrainableModel) -> TextTask:
+    """The task that the flags of a model name."""
+    return _TASKS.get(model.flags.task, Glue)(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -369,7 +369,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from text.inspection import inspect
 from text.instances.table import INSTANCES, MASKS
 from text.records import descriptions, reading, shards
 from text.tokenizers.table import load_vocabulary
+from training.storage.source import Source
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "tests" / "golden"
 ERROR, EQUAL, OTHER, TRACEBACK = "one line", "equal", "silently other", "traceback"
@@ -115,7 +116,9 @@ def _described(described):
 
 def restored(prefix: str) -> list:
     """All that is in a checkpoint."""
-    return [(name, x.tolist()) for name, x in sorted(checkpoint.read(prefix).items())]
+    return [
+        (name, x.tolist()) for name, x in sorted(Source.open(prefix).read().items())
+    ]
 
 
 def outcome(read, source, expected) -> str:

@@ -18,6 +18,7 @@ import tempfile
 
 import command_line
 import options
+from training.run import settle
 from benchmarks import quality, turns
 from errors import UserError
 
@@ -74,7 +75,7 @@ def _ours(settings: Options) -> None:
         settings: `serve` is the folder of the examples.
     """
     import run_classifier
-    from training.run import checks, distribution
+    from training.run import distribution
     from training.finetuning.experiment import Experiment
 
     model = pathlib.Path(settings.model_dir)
@@ -90,7 +91,7 @@ def _ours(settings: Options) -> None:
         "num_train_epochs": [float(_MANY_EPOCHS)],
     }
     flags = run_classifier.Options(**flags)
-    task = run_classifier.Classifier(flags, checks.make_tokenizer(flags))
+    task = run_classifier.Classifier(flags, settle.TrainableModel(flags).tokenizer)
     experiment = Experiment(task, flags)
     [trial] = flags.trials
     trainer = experiment.trainer(trial)

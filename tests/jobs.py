@@ -17,10 +17,11 @@ import options
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import checkpoint, run_folder
+from training.storage import run_folder
 from errors import UserError
 from serving.predictor import Predictor
 from tests.killed import Killed
+from training.storage.source import Source
 
 # What a program of its own needs in order to find ours.
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(tests.ROOT)}
@@ -154,7 +155,7 @@ def check_masks(output: str, vocab_file: str, capsys) -> None:
 
 def weights(folder: pathlib.Path, name: str = "output") -> dict[str, np.ndarray]:
     """The newest checkpoint in an output_dir within a folder."""
-    return checkpoint.read(checkpoint.resolve(str(folder / name)))
+    return Source.open(str(folder / name)).read()
 
 
 def check_same_bits(found: Mapping, expected: Mapping) -> None:

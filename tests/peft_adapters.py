@@ -7,12 +7,13 @@ import numpy as np
 
 import convert_checkpoint
 import run_classifier
-from training.storage import adapters, checkpoint
+from training.storage import adapters, checkpoint, checkpoint_contents
 from modeling.architectures.electra import ElectraConfig
 from modeling.architectures.roberta import RobertaConfig
 from modeling.objectives import low_rank, tasks
 from tests import classifier, jobs, tiny
 from training.interchange import hugging_face
+from training.storage.source import Source
 
 _SIZES = {
     name: getattr(classifier.TINY, name)
@@ -74,7 +75,7 @@ def make(
     """
     base, output = str(folder / "base"), folder / "output"
     config = dataclasses.replace(config_of(folder, kind), **changes)
-    weights = checkpoint.read(checkpoint.resolve(base))
+    weights = Source.open(base).read()
     task = task or tasks.Classification(2)
     network = low_rank.LowRank(
         task, rank=2, alpha=4.0, targets=targets, base=weights
@@ -88,7 +89,9 @@ def make(
     checkpoint.save(str(output), 1, tensors, keep=1)
     (output / "bert_config.json").write_text(config.to_json_string())
     scope = network.encoder.scope
-    digest = checkpoint.digest(checkpoint.base_weights(base, (scope,)))
+    digest = checkpoint_contents.digest(
+        adapters.base_weights(Source.open(base), (scope,))
+    )
     adapters.write_note(str(output), adapters.Note(base, digest, [scope], 4.0))
 
 
@@ -109,5 +112,5 @@ def config_of(folder: pathlib.Path, kind: str):
 def logits(folder: pathlib.Path, path: str, kind: str, inputs: dict) -> np.ndarray:
     """Those of a network of ours with the weights of a checkpoint."""
     network = tasks.Classification(2).network(config_of(folder, kind), seed=5)
-    checkpoint.load({v.path: v for v in network.weights}, path, required="")
+    Source.open(path).load({v.path: v for v in network.weights}, required="")
     return network(inputs)["logits"].numpy()

@@ -18,6 +18,7 @@ from modeling.objectives import masked_lm
 from tests.given import RELEASED
 from text.tasks import augmentation
 from text.tokenizers.table import TokenizerOptions
+from training.storage.source import Source
 
 LINES = [
     "The movie is good, but the actors of the film were great!",
@@ -95,9 +96,8 @@ def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(
     rows = augment(tmp_path, [text], num_copies=40, top_k=3, mask_probability=1.0)
     tokenizer = TokenizerOptions().load_tokenizer(RELEASED["vocab_file"])
     vocabulary = tokenizer.vocabulary
-    prefix = checkpoint.resolve(RELEASED["init_checkpoint"])
-    config = checkpoint.read_config(checkpoint.folder_of(prefix))
-    model = mask_filling.load_network(config, prefix)
+    source = Source.open(RELEASED["init_checkpoint"])
+    model = mask_filling.load_network(source.config, source)
     # No word of this text has more than one piece here.
     words = text.replace(",", " ,").replace("!", " !").split()
     ids = [vocabulary.ids.get(word.lower(), vocabulary.unk_id) for word in words]

@@ -14,6 +14,7 @@ from modeling.objectives import sentence_pairs
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
 from tests.modeling.architectures.test_electra import CONFIG as ELECTRA
 from tests.modeling.architectures.test_electra import golden as electra_weights
+from training.storage.source import Source, read_config
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
 LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
@@ -32,13 +33,13 @@ def expected_of(teacher, kept):
 def check(folder, teacher, kept):
     """The student in a folder, which has the teacher's arrays to the bit."""
     folder = str(folder)
-    found = checkpoint.read(checkpoint.resolve(folder))
+    found = Source.open(folder).read()
     expected = expected_of(teacher, kept)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name].dtype == value.dtype, name
         np.testing.assert_array_equal(found[name], value, name)
-    config = checkpoint.read_config(folder)
+    config = read_config(folder)
     assert config.num_hidden_layers == len(kept)
     return config
 
@@ -67,9 +68,9 @@ def test_a_student_computes_what_these_layers_compute(tmp_path):
     convert(input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT)
 
     def loaded(folder):
-        config = checkpoint.read_config(str(folder))
+        config = read_config(str(folder))
         encoder = make_encoder(config)
-        checkpoint.load({v.path: v for v in encoder.weights}, str(folder), required="")
+        Source.open(str(folder)).load({v.path: v for v in encoder.weights}, required="")
         return encoder
 
     inputs = {
@@ -105,9 +106,9 @@ def test_layers_of_models_of_transformers(tmp_path, model, kept):
         keep_layers=kept,
         layout="hugging_face",
     )
-    teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "released")))
+    teacher = Source.open(str(tmp_path / "released")).read()
     check(tmp_path / "student", teacher, kept)
-    config = checkpoint.read_config(str(tmp_path / "student"))
+    config = read_config(str(tmp_path / "student"))
     assert config.num_hidden_layers == len(kept)
 
 
@@ -122,7 +123,7 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
     given = {"input": [str(source)], "network": network}
     convert(**given, output_dir=str(tmp_path / "whole"))
     convert(**given, output_dir=str(tmp_path / "student"), keep_layers=[1])
-    teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "whole")))
+    teacher = Source.open(str(tmp_path / "whole")).read()
     check(tmp_path / "student", teacher, [1])
     with pytest.raises(UserError, match="pass --network=generator or discriminator"):
         convert(input=[str(source)], output_dir=str(tmp_path / "new"), keep_layers=[1])

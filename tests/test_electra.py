@@ -17,6 +17,7 @@ from tests.records import make_records
 from tests.text.generation.settings import VOCAB_FILE
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.storage.source import Source
 
 CONFIG = ElectraConfig(
     vocab_size=3000,
@@ -137,7 +138,7 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
         zip(starts, ends, strict=True)
     )
     # A discriminator alone, such as Hugging Face's, gives the same.
-    weights = checkpoint.read(checkpoint.resolve(str(output)))
+    weights = Source.open(str(output)).read()
     own = ("electra/", "discriminator_predictions/")
     weights = {
         k: v for k, v in weights.items() if k.startswith(own) and "adam" not in k
@@ -149,7 +150,7 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     (again,) = Predictor(str(tmp_path / "exported")).predict([{"text": text}])
     assert again == answer
     model = replaced_tokens.DiscriminatorModel(CONFIG)
-    checkpoint.load({v.path: v for v in model.weights}, str(output), required="")
+    Source.open(str(output)).load({v.path: v for v in model.weights}, required="")
     packed = np.array(
         [[tokenizer.vocabulary.cls_id, *ids, tokenizer.vocabulary.sep_id]]
     )

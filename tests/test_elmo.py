@@ -12,7 +12,6 @@ import extract_features
 import run_classifier
 import run_ner
 import tests
-from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.elmo.elmo import ElmoConfig
 from serving import predictor
@@ -30,6 +29,7 @@ from text.tokenizers.table import (
 from text.tokenizers.whole_words import SPECIAL
 from text.tokenizers.wordpiece import WordPiece
 from training.interchange import bilm
+from training.storage.source import Source, read_config
 
 GOLDEN = tests.GOLDEN / "elmo"
 MODELS = ("skip_clip3", "noskip_clip0.1")
@@ -103,7 +103,7 @@ def known(texts, tmp_path_factory):
 def test_a_model_for_the_words_of_a_text_gives_their_vectors(
     texts, known, tmp_path, untraced
 ):
-    config = checkpoint.read_config(str(known))
+    config = read_config(str(known))
     assert (config.architecture, config.hidden_size, config.cell_clip) == (
         "elmo",
         24,
@@ -204,8 +204,8 @@ def refused(texts, tmp_path, untraced):
 
 def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refused):
     with pytest.raises(UserError, match="contains noskip_.*, skip_.*; pass the path"):
-        checkpoint.resolve(str(GOLDEN))
-    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
+        Source.open(str(GOLDEN))
+    assert Source.open(str(tmp_path)).prefix == str(tmp_path / "weights.hdf5")
     refused("leave this flag out", vocab_file="words.txt")
     refused("write them to a file", input_file="-")
     refused("no layer 2; the model has 2", layers=["2"])
@@ -218,9 +218,9 @@ def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refus
         refused("must be a finite number", **mix)
     refused("half of the vector of .CLS. has seen no other token", pooling="cls")
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
-        checkpoint.read_config(str(tmp_path))
+        read_config(str(tmp_path))
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
-        checkpoint.load({}, str(tmp_path))
+        Source.open(str(tmp_path)).load({})
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
         given = {"input": [str(tmp_path)], "output_dir": str(tmp_path / "new")}
         jobs.run(convert_checkpoint, given)

@@ -14,6 +14,7 @@ from training.storage import checkpoint
 from errors import UserError
 from tests.features import GOLDEN, MODEL, run, write
 from training.queries.text_features import FeatureExtractor
+from training.storage.source import Source
 
 
 def without_encoder(folder):
@@ -22,7 +23,7 @@ def without_encoder(folder):
 
 
 def not_finite(folder):
-    weights = checkpoint.read(str(MODEL / "bert_model.ckpt"))
+    weights = Source.open(str(MODEL / "bert_model.ckpt")).read()
     weights["bert/encoder/layer_1/output/dense/bias"][3] = np.nan
     return {"init_checkpoint": checkpoint.save(str(folder / "nan"), 1, weights, 1)}
 

@@ -9,7 +9,6 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
-from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.table import make_encoder
@@ -19,6 +18,7 @@ from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.label_loss import WithLabelLoss
 from modeling.objectives.text_to_text import TextToText
 from tests import classifier, family, jobs, text_to_text
+from training.storage.source import Source
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=4)
 LOWER = re.compile("/embeddings/|/layer_[01]/")
@@ -74,7 +74,7 @@ def test_frozen_layers_keep_their_bits_and_have_no_slots(folder, tmp_path, capsy
     changes = {"gradient_accumulation_steps": 2, "dtype": "mixed_bfloat16"}
     changes |= {"recompute": True, "layerwise_lr_decay": 0.8}
     run(folder, do_train=True, do_eval=True, **changes)
-    start = checkpoint.read(str(folder / "model.ckpt-best"))
+    start = Source.open(str(folder / "model.ckpt-best")).read()
     after = jobs.weights(folder)
     for path, value in start.items():
         is_frozen = bool(LOWER.search(path))

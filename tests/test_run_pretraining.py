@@ -12,12 +12,13 @@ import run_pretraining
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import checkpoint, run_folder
+from training.storage import run_folder
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests import jobs, tiers
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.records import framing
+from training.storage.source import Source
 
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
 
@@ -73,7 +74,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
         (6, "eval"),
     ]
     assert rows[-1]["loss"] == pytest.approx(float(found["loss"]))
-    saved = checkpoint.read(str(output / "model.ckpt-6"))
+    saved = Source.open(str(output / "model.ckpt-6")).read()
     assert saved["global_step"] == 6
     assert saved["cls/seq_relationship/output_weights/adam_v"].shape == (2, 8)
     assert BertConfig.from_json_file(str(output / "bert_config.json")) == TINY

@@ -20,6 +20,7 @@ from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.records import VOCAB_FILE, make_records
 from training.pretraining.word_teacher import WordTeacher
+from training.storage.source import Source
 
 TEACHER = dataclasses.replace(TINY, num_hidden_layers=2)
 RECIPE = {
@@ -170,7 +171,7 @@ def test_a_student_learns_what_a_teacher_in_another_layout_expects(
     # The words of a random teacher are nearly all equally probable.
     assert all(0 < row["distill_loss"] < 0.1 for row in rows)
     assert rows[-1]["hidden_loss"] < rows[0]["hidden_loss"]
-    saved = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
+    saved = Source.open(str(tmp_path / "output")).read()
     assert saved["distillation/projection/kernel"].shape == (8, 16)
 
 

@@ -22,7 +22,7 @@ import run_pretraining
 import run_squad
 import tests
 from training.backend import tf
-from training.run import checks
+from training.run import checks, settle
 from errors import UserError
 from modeling.architectures.albert import AlbertConfig
 from serving import checksums
@@ -305,7 +305,7 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
         str(tests.GOLDEN / "checkpoint" / "vocab.txt")
     )
     with pytest.raises(UserError, match="another kind of vocabulary than .*30k-clean"):
-        checks._check_ids(words, str(tmp_path))
+        settle.check_ids(words, str(tmp_path))
 
 
 def test_a_model_without_the_segment_of_xlnets_last_token_is_refused():

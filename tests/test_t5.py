@@ -10,7 +10,6 @@ import pytest
 import build_vocab
 import inspect_records
 import run_classifier
-from training.storage import checkpoint
 from errors import UserError
 from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor
@@ -18,6 +17,7 @@ from tests import jobs, t5, text_to_text
 from tests.family import classifier_files, classifier_flags, write_start
 from tests.pretraining import metrics, results, run, run_twice
 from tests.records import STATEMENTS, VOCAB_FILE, make_records
+from training.storage.source import Source
 
 NUM_SENTINELS = 8
 PRETRAINING = {
@@ -250,7 +250,7 @@ def test_the_encoder_alone_is_fine_tuned_and_exported(tmp_path, untraced):
     jobs.run(
         run_classifier, given | {"do_train": True, "do_eval": True, "do_export": True}
     )
-    found = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
+    found = Source.open(str(tmp_path / "output")).read()
     assert "output_weights_slot_v" in found
     assert not any(name.startswith("decoder/") for name in found)
     (answer,) = predictor.Predictor(str(tmp_path / "output" / "export")).predict(

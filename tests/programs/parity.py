@@ -6,12 +6,12 @@ import pathlib
 import command_line
 import options
 from training import metrics
-from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
 from training.finetuning import finetune
 from training.finetuning.task import Task
+from training.run.settle import TrainableModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Parity(Task):
 
 
 def main(flags):
-    finetune.finetune(Parity(flags, checks.make_tokenizer(flags)), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(Parity(flags, model.tokenizer), model)
 
 
 if __name__ == "__main__":

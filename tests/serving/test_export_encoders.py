@@ -19,6 +19,7 @@ from serving.predictor import Predictor
 from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.storage.source import Source
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     config = BertConfig.from_json_file(files["bert_config_file"])
     model = sentence_pairs.PretrainingModel(config)
     weights = {v.path: v for v in model.weights}
-    checkpoint.load(weights, files["init_checkpoint"], required="")
+    Source.open(files["init_checkpoint"]).load(weights, required="")
     shape = tf.TensorSpec([None, None], tf.int32)
     names = ("input_ids", "segment_ids", "masked_lm_positions")
     batch = dict.fromkeys(names, shape)

@@ -10,9 +10,8 @@ import numpy as np
 
 import options
 from training.run import capacity, checks, distribution, loop, report
-from training.storage import adapters, checkpoint, run_folder
+from training.storage import adapters, checkpoint_contents, run_folder
 from errors import UserError, count
-from files import anywhere
 from modeling import layers
 from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
@@ -26,8 +25,9 @@ from training.finetuning.sets import Set, Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
-from training.interchange import hugging_face, hugging_face_task
 from training.run.run import Run, load_start
+from training.run.settle import TrainableModel, check_text
+from training.storage.source import ModelFolder, Source
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -46,15 +46,17 @@ class Experiment:
     """What all trials of a command share; makes, trains and queries a model.
 
     Args:
+        model: the one that the flags name.
         strategy: of another experiment of the command; by default, that of the flags.
         name: what its lines begin with, if it is not the command's own model.
     """
 
     def __init__(
-        self, task: Task, flags: FineTuningOptions, strategy=None, name: str = ""
+        self, task: Task, model: TrainableModel, strategy=None, name: str = ""
     ):
-        self.task, self.flags, self.name = task, flags, name
-        self.config = checks.read_config(flags)
+        self.task, self.model, self.name = task, model, name
+        flags: FineTuningOptions = model.flags
+        self.flags, self.config = flags, model.config
         flags.check_features(self.config)
         checks.check_vocabulary(
             task.tokenizer.vocabulary, self.config, flags.bert_config_file
@@ -84,21 +86,17 @@ class Experiment:
         flags = self.flags
         if flags.do_train:
             return
-        if run_folder.holds_weights(flags.output_dir):
-            folder, source = flags.output_dir, ""
-        elif flags.init_checkpoint:
-            source = checkpoint.resolve(flags.init_checkpoint)
-            folder = checkpoint.folder_of(source)
-        else:
+        where = self.model.run or self.model.source
+        if not where:
             return
-        state = checks.check_text(self.task.tokenizer, folder)
+        folder, (path, state) = where.folder, where.text.noted
+        check_text(self.task.tokenizer, folder, (path, state))
         if state:
-            self._check_network(os.path.join(folder, run_folder.CONFIG))
-            path, _ = run_folder.text_settings(folder)
+            self._check_network(where)
             if os.path.basename(path) == run_folder.TEXT:
                 state = {}  # pre-training notes nothing about a head
-        elif hugging_face.is_weights(source):
-            state = hugging_face_task.read_task(source)
+        elif not self.model.run:
+            state = where.format.learned_task()
         task_name, learned = type(self.task).__name__, state.get("task")
         if learned and learned != task_name:
             raise UserError(
@@ -109,11 +107,12 @@ class Experiment:
             self.task.restore(state)
             flags.check_lstm(folder, state)
 
-    def _check_network(self, path):
+    def _check_network(self, where: ModelFolder):
         """Compares configs, because not every difference shows in the shapes."""
-        if not anywhere.exists(path):
+        path = os.path.join(where.folder, run_folder.CONFIG)
+        if where.config_file != path:
             return
-        learned = dataclasses.asdict(checkpoint.read_config(path))
+        learned = dataclasses.asdict(where.config)
         for name, value in dataclasses.asdict(self.config).items():
             was = learned.get(name)  # None in a config of another architecture
             if name not in _OF_TRAINING_ALONE and was != value:
@@ -213,7 +212,7 @@ class Experiment:
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
                 targets=flags.lora_targets,
-                base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
+                base=self.model.source.shapes(),
             )
         checks.check_objective(flags, objective, self.config, flags.bert_config_file)
         if self.teacher:
@@ -243,7 +242,7 @@ class Experiment:
             encoder = trainer.model.encoder
             weights = {v.path: v for v in encoder.weights if not v.trainable}
             required = self._required(trainer)
-            checkpoint.load(weights, flags.init_checkpoint, required, encoder.scope)
+            self.model.source.load(weights, required, encoder.scope)
         return trainer
 
     def run(
@@ -264,8 +263,7 @@ class Experiment:
             steps, rows = self.num_train_steps(trial), trial.train_batch_size
             log = self._report(directory, steps, rows)
         return Run(
-            self.flags,
-            self.config,
+            self.model,
             self.strategy,
             log,
             directory=directory,
@@ -336,10 +334,10 @@ class Experiment:
         with layers.shapes_only():
             scope = make_encoder(self.config).scope
         scope = [scope] if isinstance(scope, str) else list(scope)
-        base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))
+        base = adapters.base_weights(self.model.source, scope)
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
-            base_sha256=checkpoint.digest(base),
+            base_sha256=checkpoint_contents.digest(base),
             scope=scope,
             alpha=flags.low_rank_alpha,
         )
@@ -363,7 +361,7 @@ class Experiment:
         if run.identity is not None:
             required = self._required(trainer)
         elif run_folder.best_of(run.directory) or adapters.is_noted(run.directory):
-            load(trainer, checkpoint.resolve(run.directory), self.log)
+            load(trainer, Source.open(run.directory), self.log)
             return
         else:
             # An untrained head answers at random. One on the sequence output does not
@@ -381,14 +379,14 @@ class Experiment:
         """Refuses an unusable init_checkpoint before rows are written.
 
         Raises:
-            UserError: see `checkpoint.load`.
+            UserError: see `Source.load`.
         """
         flags = self.flags
         if flags.init_checkpoint and not run_folder.steps(flags.output_dir):
             trainer = self.trainer(trial)
             load_start(
                 trainer,
-                flags.init_checkpoint,
+                self.model.source,
                 self._required(trainer),
                 flags.init_encoder_only,
             )

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from training import metrics
-from training.run import distribution, implied_flags, loop
+from training.run import distribution, loop
 from training.storage import adapters, model_card, run_folder
 from errors import UserError, count
 from serving import export, predictor
@@ -28,23 +28,27 @@ from training.finetuning.task import Predictions, ServedTask, Task
 from training.finetuning.teacher import Teacher
 from training.finetuning.trials import Trial, varied
 from training.run.run import Run, write_results
+from training.run.settle import TrainableModel
 
 _CHECKED = 16  # examples of real data to check an export on
 
 
 @distribution.together()
-def finetune(task: Task, flags: FineTuningOptions) -> None:
+def finetune(task: Task, model: TrainableModel) -> None:
     """Does what the flags ask for.
 
+    Args:
+        model: the one that the flags, `FineTuningOptions`, name.
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
+    flags: FineTuningOptions = model.flags
     if flags.do_export and not isinstance(task, ServedTask):
         raise UserError(
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
-    experiment = Experiment(task, implied_flags.completed(flags))
+    experiment = Experiment(task, model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))
         if flags.do_train and flags.distill_from:
@@ -194,13 +198,13 @@ def _predict(
 # --- The export ----------------------------------------------------------------------
 
 
-def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
+def served(task: ServedTask, model: TrainableModel) -> predictor.Served:
     """The answers of the model in output_dir, which --do_export would write.
 
     Raises:
         UserError: see `finetune`.
     """
-    experiment = Experiment(task, implied_flags.completed(flags))
+    experiment, flags = Experiment(task, model), model.flags
     with contextlib.closing(experiment.sets):
         run = experiment.run()
         run.check()

@@ -12,7 +12,7 @@ import numpy as np
 
 from training import metrics
 from training.run import loop
-from training.storage import checkpoint, run_folder
+from training.storage import run_folder
 from errors import UserError, count, duration
 from files import json_files
 from training.finetuning.experiment import DivergedError, Experiment
@@ -21,6 +21,7 @@ from training.finetuning.stopping import load
 from training.finetuning.task import Task
 from training.finetuning.trials import Trial
 from training.run.run import Run
+from training.storage.source import Source
 
 
 def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Trainer:
@@ -55,7 +56,7 @@ def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Traine
         experiment.log.say(f"training {trial} again, because its weights were not kept")
         _try(experiment, trial, again=True)
     trainer = experiment.trainer(trial)
-    load(trainer, checkpoint.resolve(directory), experiment.log)
+    load(trainer, Source.open(directory), experiment.log)
     if experiment.chief:
         _keep(trainer, flags.output_dir)
     return trainer

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 
 from training.backend import tf
-from training.run import checks, implied_flags
-from training.storage import adapters, checkpoint, run_folder
+from training.storage import adapters, checkpoint_contents, run_folder
 from errors import UserError
 from modeling.objectives import low_rank
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import flags_of_run
+from training.run.settle import TrainableModel
+from training.storage.source import Source
 
 _FLAG = "--export_adapters"
 _TAKEN = ("serving_default", "tensors", "examples")  # an export's other signatures
@@ -83,8 +84,8 @@ def _experiment(own, path, name):
     flags = flags_of_run(
         type(own.flags), path, state, export_dtype=own.flags.export_dtype
     )
-    flags = implied_flags.completed(flags)
-    task = type(own.task)(flags, checks.make_tokenizer(flags))
+    model = TrainableModel(flags)
+    task = type(own.task)(model.flags, model.tokenizer)
     settings, needed = task.tokenizer.settings, own.task.tokenizer.settings
     names = (needed | settings).keys()
     if differing := [n for n in names if settings.get(n) != needed.get(n)]:
@@ -94,7 +95,7 @@ def _experiment(own, path, name):
             f"{settings.get(setting)}, not {needed.get(setting)}; an export has one "
             "tokenizer"
         )
-    return Experiment(task, flags, own.strategy, name)
+    return Experiment(task, model, own.strategy, name)
 
 
 @contextlib.contextmanager
@@ -118,15 +119,15 @@ class SharedBase:
 
     def __init__(self, folder: str):
         note = adapters.read_note(folder)
-        base = checkpoint.base_weights(note.base, tuple(note.scope))
-        adapters.check_base(note, checkpoint.digest(base), folder)
+        base = adapters.base_weights(Source.open(note.base), note.scope)
+        adapters.check_base(note, checkpoint_contents.digest(base), folder)
         with tf.device("CPU"):
             self._variables = low_rank.shared(base)
 
     def model(self, run: Experiment) -> tuple[low_rank.OnSharedBase, int]:
         """The network of a run on this base, and the step of its weights."""
         folder = run.flags.output_dir
-        own = checkpoint.read_stored(checkpoint.resolve(folder))
+        own = Source.open(folder).format.read()
         alpha = adapters.read_note(folder).alpha
         objective = run.flags.with_lstm(run.task.objective()).evaluated_as
         make = functools.partial(

@@ -11,7 +11,7 @@ import numpy as np
 
 import options
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
-from training.run import capacity, checks, distribution, implied_flags, loop, report
+from training.run import capacity, checks, distribution, loop, report, settle
 from training.storage import run_folder
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
@@ -19,9 +19,10 @@ from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from serving import export_folder
 from text.instances.table import RowOptions
-from text.records import descriptions, reading, shards
+from text.records import reading
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
+from training.pretraining.pretraining_records import RecordSet
 from training.run.run import Run, write_results
 
 _CONTENT = "input_file_sha256"  # a setting of a run
@@ -57,23 +58,24 @@ def pretrain(flags: PretrainingOptions) -> None:
     Raises:
         UserError: flags, config, records or checkpoints do not match.
     """
-    flags = implied_flags.with_config(flags)
-    config = checks.read_config(flags)
-    _check_objective(flags, config)
+    records = RecordSet([*flags.input_file, *flags.eval_input_file])
+    model = settle.TrainableModel(flags, lambda: _known(flags, records))
+    config = model.config
+    _check_objective(model.flags_with_config, config)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
     _check_capacity(flags, config, strategy.num_replicas_in_sync)
     log = _make_log(flags, strategy)
-    flags, inputs = _read(flags, config, strategy, log)
+    log.say(f"reading {len(records.paths)} file(s) of records")
+    inputs, flags = _read(model, records, strategy), model.flags
     if flags.dry_run:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
     distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
     defaults = pretraining_records.drawn_by(RowOptions(masking="dynamic"))
     run = Run(
-        flags,
-        config,
+        model,
         strategy,
         log,
         identity=_identity(flags, inputs) if flags.do_train else None,
@@ -84,15 +86,14 @@ def pretrain(flags: PretrainingOptions) -> None:
         _run(run, flags, inputs, strategy)
 
 
-def _read(flags: PretrainingOptions, config, strategy, log) -> tuple:
-    """The flags, with the vocabulary of the records, and the inputs."""
-    paths = shards.find([*flags.input_file, *flags.eval_input_file])
-    log.say(f"reading {len(paths)} file(s) of records")
-    described = descriptions.find(paths)
-    flags, text = _with_vocabulary(flags, described)
-    tokenizer = _tokenizer(flags, config) if flags.vocab_file else None
+def _read(model: settle.TrainableModel, records: RecordSet, strategy) -> _Inputs:
+    """Reads all that a run is made of."""
+    described, flags = records.described, model.flags
+    if flags.do_export and not flags.vocab_file:
+        raise UserError("--do_export needs the --vocab_file of the records")
+    config, tokenizer = model.config, _tokenizer(model) if flags.vocab_file else None
     objective, steps, schema, drawn = pretraining_records.choose_objective(
-        flags, config, paths, described, tokenizer
+        flags, config, records.paths, described, tokenizer
     )
     _check_devices(flags, objective, strategy.num_replicas_in_sync)
     data, held_out = (
@@ -104,12 +105,12 @@ def _read(flags: PretrainingOptions, config, strategy, log) -> tuple:
     pretraining_records.check_vocabularies(described, flags, tokenizer)
     if flags.do_train:
         pretraining_records.check_batches(data, flags)
-    text = tokenizer.settings if tokenizer else text
+    text = tokenizer.settings if tokenizer else records.text_settings
     teacher = None
     if flags.distill_from and flags.do_train:
         teacher = word_teacher.load(flags, config, text, strategy)
         objective = teacher.distilled(flags, config, objective)
-    return flags, _Inputs(
+    return _Inputs(
         config, tokenizer, text, objective, steps, drawn, data, held_out, teacher
     )
 
@@ -356,19 +357,18 @@ def _required(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
     return tuple(path for path in paths if path.startswith(variables))
 
 
-def _with_vocabulary(flags: PretrainingOptions, described):
-    """The flags with the vocabulary of the records, and what is known of their text."""
-    text = pretraining_records.described_text_settings(described)
-    needs = flags.do_export or "tokens" in flags.make_objective().needs.rows
-    paths = {description.vocab_file for description in described.values()}
-    flags = implied_flags.with_records(flags, text, sorted(paths - {None}), needs)
-    if flags.do_export and not flags.vocab_file:
-        raise UserError("--do_export needs the --vocab_file of the records")
-    return flags, text
+def _known(flags: PretrainingOptions, records: RecordSet) -> settle.KnownRecords:
+    """What the records know of the model."""
+    paths = {description.vocab_file for description in records.described.values()}
+    return settle.KnownRecords(
+        records.text_settings,
+        sorted(paths - {None}),
+        flags.do_export or "tokens" in flags.make_objective().needs.rows,
+    )
 
 
-def _tokenizer(flags: PretrainingOptions, config):
-    tokenizer = checks.make_tokenizer(flags)
+def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
+    flags, tokenizer = model.flags, model.tokenizer
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
         exporter = flags.make_objective().exporter
@@ -378,9 +378,9 @@ def _tokenizer(flags: PretrainingOptions, config):
                 f"which an export of --objective={flags.objective} puts before a text; "
                 "use another vocabulary, or remove --do_export"
             )
-    checks.check_vocabulary(tokenizer.vocabulary, config, flags.bert_config_file)
+    checks.check_vocabulary(tokenizer.vocabulary, model.config, flags.bert_config_file)
     if run_folder.steps(flags.output_dir):
-        checks.check_text(tokenizer, flags.output_dir)
+        settle.check_text(tokenizer, model.run.folder, model.run.text.noted)
     return tokenizer
 
 

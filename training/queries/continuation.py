@@ -6,14 +6,13 @@ import numpy as np
 
 from training.backend import tf
 from training.queries import mask_filling, query
-from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.replaced_tokens import sample
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
-from training.run.implied_flags import ModelFlags
+from training.run.settle import ModelFlags
 
 _NEVER = -1e9  # a logit whose probability is 0
 
@@ -23,9 +22,9 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
 
     It is a language model that reads from left to right.
     """
-    tokenizer, config, prefix = query.read_model(flags)
-    folder = checkpoint.folder_of(prefix)
-    objective = run_folder.noted_settings(folder).get("objective", "next_token")
+    model = query.read_model(flags)
+    source, config = model.source, model.config
+    objective = source.settings.get("objective", "next_token")
     if objective != "next_token":
         raise UserError(
             f"{flags.init_checkpoint}: was trained with --objective={objective}, which "
@@ -33,11 +32,11 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
         )
     if config.attention_direction != "left_to_right":
         raise UserError(
-            f"{flags.bert_config_file or folder}: attention_direction is "
+            f"{flags.bert_config_file or source.folder}: attention_direction is "
             f"{config.attention_direction!r}, but only a model that reads from left to "
             "right can continue a text; use one trained with --objective=next_token"
         )
-    return tokenizer, config, mask_filling.load_network(config, prefix)
+    return model.tokenizer, config, mask_filling.load_network(config, source)
 
 
 class Continuer:

@@ -10,10 +10,12 @@ import numpy as np
 
 import options
 from training.run import distribution, loop, report
-from training.storage import checkpoint, lease, run_folder
+from training.storage import lease, loading, run_folder
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from training.run.options import RunOptions
+from training.run.settle import TrainableModel
+from training.storage.source import Source
 
 
 class Run:
@@ -23,8 +25,7 @@ class Run:
     `prepare` and `train`, in this order.
 
     Args:
-        flags: the script's.
-        config: the architecture.
+        model: the one that the flags name.
         strategy: on whose devices the run is.
         log: what it reports to.
         directory: of the run; by default, output_dir.
@@ -36,8 +37,7 @@ class Run:
 
     def __init__(
         self,
-        flags: RunOptions,
-        config: EncoderConfig,
+        model: TrainableModel,
         strategy,
         log: report.Report,
         *,
@@ -45,12 +45,12 @@ class Run:
         identity: dict | None = None,
         defaults: dict | None = None,
     ):
-        self.directory = directory or flags.output_dir
+        self.directory = directory or model.flags.output_dir
         self.log = log
-        self._flags, self._source = flags, flags.init_checkpoint
-        self._config, self._strategy = config, strategy
+        self._model, self._flags = model, model.flags
+        self._strategy = strategy
         self.identity = identity
-        self.defaults = defaults_of(flags, config) | (defaults or {})
+        self.defaults = defaults_of(model.flags, model.config) | (defaults or {})
 
     def check(self) -> None:
         """Refuses a folder that cannot be used, before any file is replaced.
@@ -62,7 +62,7 @@ class Run:
             run_folder.check_settings(self.directory, self.identity, self.defaults)
         elif run_folder.holds_weights(self.directory):
             self._check_ignored()
-        elif not self._source:
+        elif not self._flags.init_checkpoint:
             raise no_checkpoint(self.directory)
 
     def _check_ignored(self):
@@ -101,8 +101,8 @@ class Run:
         if not source or not _is_inside(source, self.directory):
             return False
         newest = run_folder.newest_of(self.directory) or ""
-        used = (checkpoint.resolve(self.directory), f"{self.directory}/{newest}")
-        source = os.path.realpath(checkpoint.resolve(source))
+        used = (Source.open(self.directory).prefix, f"{self.directory}/{newest}")
+        source = os.path.realpath(self._model.source.prefix)
         return source in map(os.path.realpath, used)
 
     @contextlib.contextmanager
@@ -135,8 +135,8 @@ class Run:
         step = trainer.restore(self.directory, weights_only=self.identity is None)
         if step is not None:
             self.log.say(f"continuing from step {step} in {self.directory}")
-        elif self._source:
-            loaded = load_start(trainer, self._source, required, encoder_only)
+        elif source := self._model.source:
+            loaded = load_start(trainer, source, required, encoder_only)
             self.log.say(str(loaded))
         elif self.identity is None:
             raise no_checkpoint(self.directory)
@@ -171,17 +171,17 @@ class Run:
 
     def _prepare(self, trainer):
         source = None
-        if self._source and not (trainer and run_folder.steps(self.directory)):
-            source = checkpoint.resolve(self._source)
+        if not (trainer and run_folder.steps(self.directory)):
+            source = self._model.source
         for folder in (self.directory, os.path.join(self.directory, run_folder.BEST)):
             run_folder.clear(folder)
         run_folder.note_settings(self.directory, self.identity, self.defaults)
         path = os.path.join(self.directory, run_folder.CONFIG)
-        run_folder.write_file(path, self._config.to_json_string())
-        if source and _is_inside(source, self.directory):
+        run_folder.write_file(path, self._model.config.to_json_string())
+        if source and _is_inside(source.prefix, self.directory):
             # The run writes into the folder of the weights it starts from. They stay; and
             # because init_checkpoint may soon mean others, a resume must not need it.
-            run_folder.release(source)
+            run_folder.release(source.prefix)
             if trainer:
                 trainer.save(self.directory)
 
@@ -225,15 +225,15 @@ def defaults_of(flags: RunOptions, config: EncoderConfig) -> dict:
 
 def load_start(
     trainer: loop.Trainer,
-    init_checkpoint: str,
+    source: Source,
     required: str | tuple[str, ...],
     encoder_only: bool,
-) -> checkpoint.LoadReport:
+) -> loading.LoadReport:
     """Loads the weights to start from; see `Run.start`."""
     weights, scope = trainer.weights, trainer.model.encoder.scope
     if encoder_only:
         weights = {k: v for k, v in weights.items() if k.startswith(scope)}
-    return checkpoint.load(weights, init_checkpoint, required, scope)
+    return source.load(weights, required, scope)
 
 
 def no_checkpoint(directory: str) -> UserError:

@@ -3,7 +3,7 @@
 import functools
 
 from training.backend import keras
-from training.storage import checkpoint, checkpoint_contents
+from training.storage import checkpoint_contents, loading
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
@@ -11,11 +11,12 @@ from modeling.architectures.t5.t5_decoder import TextToTextModel
 from modeling.objectives.sentence_pairs import PretrainingModel
 from training.interchange import networks
 from training.interchange.adapter import Adapter
+from training.storage.source import Source
 
 
 def check(
-    prefix: str, config: EncoderConfig, adapter: Adapter | None
-) -> checkpoint.LoadReport:
+    source: Source, config: EncoderConfig, adapter: Adapter | None
+) -> loading.LoadReport:
     """Compares a checkpoint with the network of its config.
 
     Args:
@@ -24,7 +25,7 @@ def check(
     model = network(config)
     encoder = model.encoder
     # If there are several, the head may be another's.
-    several = networks.networks_in(checkpoint.shapes_of(prefix))
+    several = networks.networks_in(source.shapes())
     checked = encoder if several else model
     variables = {variable.path: variable for variable in checked.weights}
     required = encoder.required
@@ -32,9 +33,9 @@ def check(
         # All of the decoder, or nothing: the encoder of another model.
         paths = (variable.path for variable in model.weights)
         own = tuple(path for path in paths if not path.startswith(encoder.scope))
-        if not checkpoint.shapes_of(prefix).keys().isdisjoint(own):
+        if not source.shapes().keys().isdisjoint(own):
             required = (*required, *own)
-    report = checkpoint.match(variables, prefix, required, encoder.scope)
+    report = source.match(variables, required, encoder.scope)
     odd = [
         name
         for name in report.unused
@@ -46,8 +47,9 @@ def check(
     ]
     if odd:
         raise UserError(
-            f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
-            "check that the config is the right one and that the release has this head"
+            f"{source.prefix}: contains {', '.join(odd[:5])}, which its config does not "
+            "describe; check that the config is the right one and that the release has "
+            "this head"
         )
     return report
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import run_classifier
-from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.gpt import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
 from training.interchange import hugging_face
+from training.storage.source import Source, read_config
 
 LENGTHS = np.array([3, 12, 1])
 
@@ -124,14 +124,14 @@ def test_a_run_says_and_notes_what_its_head_reads(folder, capsys, untraced):
     output = {"output_dir": str(folder / "mean"), "do_train": True, "pooling": "mean"}
     run(folder, **output)
     assert "its head reads the mean of all tokens" in capsys.readouterr().out
-    config = checkpoint.read_config(str(folder / "mean"))
+    config = read_config(str(folder / "mean"))
     assert config.pooling == "mean"
     with pytest.raises(UserError, match="pooling is None, but 'mean' in .*; use that"):
         run(folder, output_dir=str(folder / "mean"), do_eval=True)
     with pytest.raises(UserError, match="pooling was 'mean' and is now 'first'"):
         run(folder, **output | {"pooling": "first"})
     # Hugging Face's layout has no place for it.
-    tensors = checkpoint.read(checkpoint.resolve(str(folder / "mean")))
+    tensors = Source.open(str(folder / "mean")).read()
     tensors = {
         name: value
         for name, value in tensors.items()
@@ -141,4 +141,4 @@ def test_a_run_says_and_notes_what_its_head_reads(folder, capsys, untraced):
         hugging_face.write(str(folder / "theirs"), tensors, config)
     first = dataclasses.replace(config, pooling="first")
     hugging_face.write(str(folder / "theirs"), tensors, first)
-    assert checkpoint.read_config(str(folder / "theirs")) == first
+    assert read_config(str(folder / "theirs")) == first

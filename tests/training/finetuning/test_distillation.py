@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import tests
-from training.storage import checkpoint, exported, run_folder
+from training.storage import exported, run_folder
 from errors import UserError
 from serving.predictor import Predictor
 from tests import conversion, distillation, forked, jobs, tiers, tiny
 from tests.distillation import TRAINED
 from training.finetuning import teacher
+from training.storage.source import Source
 
 # Losses of all kinds, for which the teacher is asked about every batch.
 EVERY_LOSS = {
@@ -147,7 +148,7 @@ def test_a_teacher_that_reads_another_vocabulary_is_another_teacher(files):
         shutil.copy(path, bare)
     tokens = (source / "vocab.txt").read_text().split()
     (bare / "vocab.txt").write_text("\n".join(tokens) + "\n")
-    given = {"distill_from": checkpoint.resolve(files.teacher)}
+    given = {"distill_from": Source.open(files.teacher).prefix}
     given["distill_from"] = given["distill_from"].replace(str(source), str(bare))
     files.run("bare_student", **given, **ONE_UPDATE)
     (bare / "vocab.txt").write_text(

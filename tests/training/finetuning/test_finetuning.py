@@ -21,6 +21,7 @@ from tests.training.finetuning.runs import STOPS, TINY, run
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.finetuning import experiment, finetune
 from training.finetuning.task import Judgement
+from training.storage.source import Source
 
 
 @pytest.mark.slow
@@ -253,7 +254,7 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
         shutil.copytree(once("trained")[0] / "output", best)
     (step,) = run_folder.steps(str(best))
     prefix = str(best / f"model.ckpt-{step}")
-    before = checkpoint.read(prefix)
+    before = Source.open(prefix).read()
     again = {"init_checkpoint": str(best), "num_train_epochs": [0.25], "seed": 3}
     again |= {"early_stopping_patience": patience, "eval_every_steps": 1}
     if patience:
@@ -265,7 +266,7 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
             run(folder, **again)
         assert 1 in run_folder.steps(str(best))
     run(folder, **again)
-    for name, value in checkpoint.read(prefix).items():
+    for name, value in Source.open(prefix).read().items():
         assert np.array_equal(before[name], value)
     straight = str(folder / "straight")
     run(folder, **again | {"init_checkpoint": prefix, "output_dir": straight})

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.electra import ElectraConfig
 from modeling.objectives import tasks
@@ -16,6 +15,7 @@ from tests.training.interchange.hugging_face import (
 from tests.training.interchange.test_electra import GOLDEN, golden
 from training.interchange import hugging_face
 from training.interchange.table import config_from_json
+from training.storage.source import Source, read_config
 
 HEADS = {
     "electra_classifier": (tasks.Classification(3), "ElectraForSequenceClassification"),
@@ -38,9 +38,9 @@ SMALL = ElectraConfig(
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = HEADS[kind]
     source = GOLDEN / kind
-    model = objective.network(checkpoint.read_config(str(source)))
+    model = objective.network(read_config(str(source)))
     weights = {v.path: v for v in model.weights}
-    report = checkpoint.load(weights, str(source), required=tuple(weights))
+    report = Source.open(str(source)).load(weights, required=tuple(weights))
     assert not report.initial
     assert not report.unused
     given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")

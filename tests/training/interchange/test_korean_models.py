@@ -16,6 +16,7 @@ from tests.training.interchange.hugging_face import convert, loaded
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.interchange import table
+from training.storage.source import read_config
 
 PIECES = ["한국", "##어", "모델", "##을", "Mo", "##del", "m", "##o", "."]
 SMALL = {
@@ -128,7 +129,7 @@ def test_a_published_folder_is_all_that_is_needed(tmp_path, untraced, name):
     (theirs / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     tokenizer = TokenizerOptions().load_tokenizer(str(theirs))
     assert tokenizer.tokenize("한국어 모델을 Model.") == [*PIECES[:6], "."]
-    config = checkpoint.read_config(str(theirs))
+    config = read_config(str(theirs))
     ids = np.array([tokenizer.encode("한국어 모델을")])
     encoder = make_encoder(config)
     inputs = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}

@@ -9,6 +9,7 @@ import run_pretraining
 from errors import UserError
 from tests import tiny
 from training.run.run import Run
+from training.run.settle import TrainableModel
 
 NOTED = {
     "init_checkpoint": "base",
@@ -28,15 +29,19 @@ def check(tmp_path):
     output.mkdir()
     (output / "model.ckpt-5.index").touch()
     (output / "run.json").write_text(json.dumps(NOTED))
-    (output / "vocab.txt").touch()
+    tiny.write(output, "abc", tiny.config(vocab_size=9))
 
     def check(script=run_classifier, **flags):
-        flags = {"do_eval": True, "output_dir": str(output)} | flags
+        flags = {
+            "do_eval": True,
+            "output_dir": str(output),
+            "max_seq_length": 8,
+        } | flags
         if script is run_classifier:
             flags |= {"task_name": "mrpc", "data_dir": str(tmp_path)}
         else:
             flags |= {"input_file": ["records"]}
-        Run(script.Options(**flags), tiny.config(vocab_size=9), None, None).check()
+        Run(TrainableModel(script.Options(**flags)), None, None).check()
 
     return check
 

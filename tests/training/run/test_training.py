@@ -10,7 +10,7 @@ import pytest
 import tests
 from training.backend import tf
 from training.run import distribution, loop, report
-from training.storage import checkpoint, run_folder
+from training.storage import run_folder
 from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.electra import ElectraConfig
@@ -31,6 +31,7 @@ from tests.log import Log
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions
 from text.records import reading, shards
+from training.storage.source import Source
 
 GOLDEN = str(tests.GOLDEN / "checkpoint")
 RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
@@ -76,7 +77,7 @@ def test_training_follows_the_release():
         attention_probs_dropout_prob=0.0,
     )
     run = trainer(config, num_train_steps=20, num_warmup_steps=5, batch_size=32)
-    loaded = checkpoint.load(run.weights, os.path.join(GOLDEN, "bert_model.ckpt"))
+    loaded = Source.open(os.path.join(GOLDEN, "bert_model.ckpt")).load(run.weights)
     assert (len(loaded.matched), loaded.initial, loaded.unused) == (62, [], [])
     log = Log()
     run.train(lambda first, part: in_file_order(32), "nowhere", log)

@@ -13,6 +13,7 @@ from training.storage import checkpoint, run_folder
 from errors import UserError
 from files import local
 from tests import forked
+from training.storage.source import Source
 
 ENDED = 4194305  # no process has this number
 
@@ -30,7 +31,7 @@ def put(folder, step):
 
 
 def value(folder, name):
-    return checkpoint.read(str(folder / name))["kernel"][0]
+    return Source.open(str(folder / name)).read()["kernel"][0]
 
 
 def contents(folder):

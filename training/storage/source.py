@@ -1,0 +1,266 @@
+"""A model on disk: its weights, and what the files next to them say of it."""
+
+import functools
+import os
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from training.storage import loading, run_folder, weight_formats
+from errors import UserError
+from files import anywhere, hub, json_files
+from modeling.architectures.config import EncoderConfig
+from text.tokenizers.recorded_settings import FolderText
+from text.tokenizers.table import find_vocabulary
+from training.interchange import peft, table
+from training.interchange.format import Format
+
+# What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
+_CONFIGS = (
+    *("bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"),
+    peft.CONFIG,
+)
+
+
+class ModelFolder:
+    """What the files in the folder of a model say of it.
+
+    Every file is read when it is first asked for, and then never again: make another one
+    for files that may have changed.
+    """
+
+    def __init__(self, folder: str, has_tokenizer_config: bool = False):
+        """Args:
+        has_tokenizer_config: whether Hugging Face's files there decide how the text of the
+            weights becomes ids.
+        """
+        self.folder = folder or "."
+        self._has_tokenizer_config = has_tokenizer_config
+
+    @functools.cached_property
+    def config_file(self) -> str | None:
+        """The config, if there is one."""
+        return find_config(self.folder)
+
+    @functools.cached_property
+    def config(self) -> EncoderConfig:
+        """The architecture.
+
+        Raises:
+            UserError: there is no config, or it cannot be read.
+        """
+        if not self.config_file:
+            raise _missing_config(self.folder)
+        return self._read_config()
+
+    def _read_config(self):
+        return _read_file(self.config_file)
+
+    @functools.cached_property
+    def vocab_file(self) -> str | None:
+        """The vocabulary, if there is one."""
+        return find_vocabulary(self.folder)
+
+    @functools.cached_property
+    def text(self) -> FolderText:
+        """How text becomes ids."""
+        return FolderText(self.folder, self._has_tokenizer_config)
+
+    @functools.cached_property
+    def settings(self) -> dict:
+        """The settings that a run noted, if there is one."""
+        return run_folder.noted_settings(self.folder)
+
+
+class Source(ModelFolder):
+    """A model's weights and what lies next to them, opened once.
+
+    Attributes:
+        prefix: of a checkpoint, or the path of a file of another format.
+        folder: whose files describe the model.
+        format: the weights as they are stored.
+    """
+
+    def __init__(self, format: Format, folder: str | None = None):
+        self.format, self.prefix = format, format.path
+        folder = folder_of(self.prefix) if folder is None else folder
+        super().__init__(folder, format.has_tokenizer_config)
+
+    @classmethod
+    def open(cls, path: str) -> "Source":
+        """The model that a user means.
+
+        Args:
+            path: a prefix, the path of one of a bundle's files, a directory, or an address
+                (see files/hub.py). A directory means, in this order, the best checkpoint
+                that early stopping kept there, the newest in its state file, its only
+                bundle, or weights in another format.
+        Raises:
+            UserError: there is no such checkpoint, or the directory is ambiguous.
+        """
+        path = hub.local(path, "weights")
+        if not anywhere.isdir(path):
+            return cls(weight_formats.of_path(path))
+        if best := run_folder.best_of(path):
+            return cls(weight_formats.find(best), path)
+        return cls(weight_formats.find(path))
+
+    # --- The weights -----------------------------------------------------------------
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the tensors, by released names; see `read`."""
+        return self._shapes
+
+    @functools.cached_property
+    def _shapes(self):
+        return self.format.whole.shapes()
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Reads tensors by released names. Adapters are read as the model that they make
+        with their base.
+
+        Args:
+            names: which to read; all by default.
+        Raises:
+            UserError: a file is incomplete, truncated or altered. (Files of other formats
+                than TensorFlow's have no checksums, so only the first two are detected.)
+        """
+        return self.format.whole.read(names)
+
+    def load(
+        self,
+        variables: Mapping[str, object],
+        required: str | tuple[str, ...] | None = None,
+        scope: str = "",
+    ) -> loading.LoadReport:
+        """Sets variables from the entries of the same names.
+
+        Nothing is set unless everything fits. Entries without a variable (another head,
+        optimizer slots, global_step) are ignored and reported.
+
+        Args: see `match`.
+        """
+        report = self.match(variables, required, scope)
+        for name, value in self.read(report.matched).items():
+            variables[name].assign(value)
+        return report
+
+    def match(
+        self,
+        variables: Mapping[str, object],
+        required: str | tuple[str, ...] | None = None,
+        scope: str = "",
+    ) -> loading.LoadReport:
+        """Compares variables with the entries of the same names; sets nothing.
+
+        Args:
+            variables: names to Keras or TensorFlow variables.
+            required: variables whose names begin with this must be there; "" means all.
+            scope: what the names of the encoder's variables begin with; errors in others
+                are attributed to the head.
+        Raises:
+            UserError: shapes differ, required names are missing, nothing matches, or a file
+                is damaged.
+        """
+        report = loading.compare(self.prefix, self.shapes(), variables, scope)
+        self.format.check_head(variables)
+        loading.check_required(report, self.shapes(), required, scope)
+        return report
+
+    # --- What lies next to them ------------------------------------------------------
+
+    @property
+    def base(self) -> "Source | None":
+        """The model whose files describe this one, too, where its own do not."""
+        return self.format.base
+
+    @property
+    def adapters(self):
+        """The `Adapted` format, if only adapters are stored, without their base."""
+        whole = self.format.whole
+        return whole if whole.is_adapted else None
+
+    @functools.cached_property
+    def task(self) -> dict:
+        """What the head is for, if a file says so: what a run noted, or Hugging Face's."""
+        path = os.path.join(self.folder, run_folder.TASK)
+        if anywhere.exists(path):
+            return json_files.read_object(
+                path, "remove it, or restore what a run wrote"
+            )
+        return self.format.task()
+
+    def _read_config(self):
+        return _read_file(self.config_file, self)
+
+
+def folder_of(prefix: str) -> str:
+    """The folder whose files describe a checkpoint; for the best one, its run's."""
+    folder = os.path.dirname(prefix)
+    if os.path.basename(folder) != run_folder.BEST:
+        return folder
+    run = os.path.dirname(folder)
+    return run if run_folder.best_of(run) == folder else folder
+
+
+# --- Configs -------------------------------------------------------------------------
+
+
+def find_config(folder: str) -> str | None:
+    """The config in the folder of a model, if there is one."""
+    paths = (os.path.join(folder, name) for name in _CONFIGS)
+    return next(filter(anywhere.exists, paths), None)
+
+
+def read_config(path: str) -> EncoderConfig:
+    """Reads the architecture of a model that may have no weights yet.
+
+    Args:
+        path: a bert_config.json, a Hugging Face config.json, a directory with one, or an
+            address. An adapter_config.json of peft means the config of its base, with the
+            adapter's head.
+    """
+    path = hub.local(path, "config")
+    if anywhere.isdir(path):
+        folder = path
+        path = find_config(folder)
+        if not path:
+            raise _missing_config(folder)
+    elif not anywhere.exists(path):
+        raise UserError(f"{path}: no such file; pass --bert_config_file")
+    return _read_file(path)
+
+
+def _missing_config(folder) -> UserError:
+    # On gs:// a folder is listed with a slash.
+    names = {name.rstrip("/") for name in anywhere.listdir(folder)}
+    for kind in weight_formats.others():
+        error = kind.missing_config(folder) if kind.find(folder, names) else None
+        if error:
+            return error
+    path = os.path.join(folder, _CONFIGS[0])
+    return UserError(f"{path}: no such file; pass --bert_config_file")
+
+
+def _read_file(path: str, adapter: Source | None = None) -> EncoderConfig:
+    """The config in a file.
+
+    Args:
+        adapter: what the file is next to, if that is open.
+    """
+    head_class = None
+    if os.path.basename(path) == peft.CONFIG:
+        weights = os.path.join(os.path.dirname(path), peft.WEIGHTS)
+        adapter = adapter or Source.open(weights)
+        head_class, base = adapter.format.head_class, adapter.base
+        if not (path := base.config_file):
+            raise UserError(
+                f"{base.folder}: contains no config; copy that of the model there"
+            )
+    values = json_files.read_object(path, "use the bert_config.json of a model")
+    if head_class and "model_type" in values:
+        values["architectures"] = [head_class]
+    try:
+        return table.config_from_json(values)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error

@@ -11,6 +11,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -57,6 +58,16 @@ def groups(table: str) -> tuple[type, ...]:
     """The groups of flags that all extensions have in a table."""
     names = (name for extension in _extensions() for name in getattr(extension, table))
     return tuple(map(pkgutil.resolve_name, names))
+
+
+def require(package: str) -> None:
+    """Ends a script that is made for a package, in one line, if that is not there."""
+    top = package.partition(".")[0]
+    if not importlib.util.find_spec(top) or not importlib.util.find_spec(package):
+        sys.exit(
+            f"{sys.argv[0]}: needs {package}, which is not here; get the folder "
+            f"{package.replace('.', '/')}"
+        )
 
 
 def missing() -> list[str]:

@@ -332,7 +332,7 @@ KNOWING = {
     "text/tokenizers/sentencepiece.py": ["albert", "t5", "xlnet"],
     "text/tokenizers/tokenizer_json.py": ["byte_bpe", "gpt", "roberta", "wordpiece"],
     "text/tokenizers/wordpiece.py": ["electra"],
-    "training/finetuning/text_to_text_task.py": ["t5"],
+    "family/t5/task.py": ["t5"],
     "training/pretraining/exports.py": [
         "electra",
         "gpt",

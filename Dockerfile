@@ -21,4 +21,4 @@ COPY . .
 RUN useradd --create-home user && install -d -o user /data
 USER user
 ENTRYPOINT ["python"]
-CMD ["demo/demo.py", "--short", "--output_dir=/data/demo"]
+CMD ["-m", "recipes.demo", "--short", "--output_dir=/data/demo"]

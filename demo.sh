@@ -4,4 +4,5 @@
 # cores; `./demo.sh --short` takes two to three, and the model learns little.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements.txt
-exec "$python" "$root/demo/demo.py" "$@"
+# -P: a folder of yours may have modules with the names of ours.
+PYTHONPATH="$root" exec "$python" -P -m recipes.demo "$@"

@@ -91,7 +91,7 @@ def test_the_map_of_the_front_page_is_the_tree():
         folder = path if path.endswith("/") else folder
         paths.add(path.rstrip("/"))
     assert all((ROOT / path).exists() for path in paths)
-    tree = {path.name for path in ROOT.glob("*.py")}
+    tree = {path.name for path in ROOT.glob("*.py") if path.stem not in tests.MOVED}
     tree |= {path.parent.name for path in ROOT.glob("*/__init__.py")}
     for floor in ("text", "modeling", "training"):
         packages = (ROOT / floor).rglob("__init__.py")
@@ -126,7 +126,9 @@ def commands(page):
             words = [word for word in words if word not in ("python", "&")]
             while words and "=" in words[0]:
                 del words[0]  # of the environment
-            if words and re.fullmatch(r"\w+\.py", words[0]):
+            if words[:1] == ["-m"]:
+                del words[0]
+            if words and re.fullmatch(r"\w+\.py|recipes\.\w+", words[0]):
                 yield words[0], words[1:]
 
 
@@ -201,6 +203,8 @@ _BY_ORDER = re.compile(
 def flags_of_scripts():
     """The flags of each script, with their help."""
     modules = {p.name: importlib.import_module(p.stem) for p in ROOT.glob("*.py")}
+    recipes = (f"recipes.{p.stem}" for p in (ROOT / "recipes").glob("*.py"))
+    modules |= {name: importlib.import_module(name) for name in recipes}
     return {
         name: {f.name: f.metadata["help"] for f in dataclasses.fields(module.Options)}
         for name, module in modules.items()
@@ -212,14 +216,14 @@ def unknown_flags(text, script, scripts):
     """Flags in a help text that neither its script has nor one that its sentence names."""
     text = re.sub("='[^']*'", "", text)  # a value may be flags of something else
     for sentence in re.split(r"(?<=\.)\s+", text):
-        named = [script, *re.findall(r"\w+\.py\b", sentence)]
+        named = [script, *re.findall(r"\w+\.py\b|recipes\.\w+", sentence)]
         known = {flag for name in named for flag in scripts.get(name, ())}
         yield from set(re.findall(r"--(\w+)", sentence)) - known
 
 
 def test_help_names_flags_that_there_are():
     scripts = flags_of_scripts()
-    assert len(scripts) >= 15
+    assert len(scripts) >= 18
     for script, flags in scripts.items():
         for flag, text in flags.items():
             where = f"{script}: the help of --{flag}"

@@ -23,10 +23,9 @@ from errors import UserError
 from modeling.architectures.table import ARCHITECTURES
 
 ROOT = tests.ROOT
-PAGES = [ROOT / f"{name}.md" for name in ("README", "README.ko")]
-PAGES += sorted((ROOT / "docs").rglob("*.md"))
-OTHERS = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")]
-OTHERS += sorted((ROOT / "benchmarks").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OTHERS = sorted((ROOT / "benchmarks").glob("*.md"))
+CHANGELOG = ROOT / "docs" / "CHANGELOG.md"
 # Bytes of a page; one of 14 kB is read in ten minutes.
 LARGEST = 14_000
 OTHER_LIMITS = {"README.md": 9_000, "docs/pretraining.md": 10_000}
@@ -81,15 +80,18 @@ def test_a_page_is_short_enough_to_be_read(page):
 
 
 def test_the_map_of_the_front_page_is_the_tree():
-    """It has one line for each script and for each folder with a meaning of its own."""
+    """It names each script and each folder with a meaning of its own, on one screen."""
     drawn = PAGES[0].read_text().partition("## The tree")[2]
+    (drawn,) = re.findall(r"```text\n(.*?)```", drawn, re.S)
+    assert drawn.count("\n") <= 45
     paths, folder = set(), ""
-    for line in "".join(re.findall(r"```text\n(.*?)```", drawn, re.S)).splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        folder = "".join(part + "/" for part in folder.split("/")[:depth])
-        path = folder + line.split()[0]
-        folder = path if path.endswith("/") else folder
-        paths.add(path.rstrip("/"))
+    for line in drawn.splitlines():
+        words = line.split()
+        last = next(i for i, word in enumerate(words) if not word.endswith(","))
+        names = [word.rstrip(",").rstrip("/") for word in words[: last + 1]]
+        is_below = line.startswith(" ")
+        folder = folder if is_below else f"{names[0]}/"
+        paths |= {folder + name if is_below else name for name in names}
     assert all((ROOT / path).exists() for path in paths)
     tree = {path.name for path in ROOT.glob("*.py") if path.stem not in tests.MOVED}
     tree |= {path.parent.name for path in ROOT.glob("*/__init__.py")}
@@ -101,6 +103,18 @@ def test_the_map_of_the_front_page_is_the_tree():
     assert tree <= paths
 
 
+def test_the_root_is_short():
+    """Without what begins with a dot, and the old names of recipes."""
+    command = ["git", "-C", str(ROOT), "ls-files"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    entries = {path.partition("/")[0] for path in listed.stdout.splitlines()}
+    entries -= {f"{name}.py" for name in tests.MOVED}
+    entries = {name for name in entries if not name.startswith(".")}
+    assert 30 < len(entries) <= 38, sorted(entries)
+
+
 def test_every_relative_has_a_page_with_all_of_it():
     parts = "Config Vocabulary Records Training Fine-tuning Checkpoints"
     for name in ARCHITECTURES.keys() - {"bert", "word_embeddings"}:
@@ -109,7 +123,7 @@ def test_every_relative_has_a_page_with_all_of_it():
 
 
 def test_the_release_is_the_one_to_cite():
-    release = re.search(r"(?m)^## (\S+) \((\S+)\)$", OTHERS[0].read_text()).groups()
+    release = re.search(r"(?m)^## (\S+) \((\S+)\)$", CHANGELOG.read_text()).groups()
     cited = re.search(
         r'(?m)^version: (\S+)\ndate-released: "(\S+)"$',
         (ROOT / "CITATION.cff").read_text(),

@@ -432,6 +432,9 @@ def _one_line_errors(options_class):
 
 
 def _program():
+    spec = sys.modules["__main__"].__spec__
+    if spec and spec.origin == sys.argv[0]:
+        return f"python -m {spec.name}"
     return os.path.basename(sys.argv[0])
 
 

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 import tests
-from tests import forked
+from tests import forked, jobs
 
 ROOT = tests.ROOT
 # On the ground: command_line.py imports options.py, options.py errors.py, and errors.py
@@ -26,9 +26,8 @@ FLOORS["text"] = {"text", "extensions", *FLOORS["files"]}
 FLOORS["serving"] = {"serving", *FLOORS["modeling"], *FLOORS["text"]}
 FLOORS["training"] = {"training", *FLOORS["serving"]}
 FLOORS["family"] = {"family", *FLOORS["training"]}
-FLOORS["ablations"] = {"ablations", *FLOORS["training"]}
-FLOORS["demo"] = {"demo", "command_line", *FLOORS["training"]}
-SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND
+FLOORS["recipes"] = {"recipes", "command_line", *FLOORS["family"]}
+SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND - tests.MOVED.keys()
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600  # lines
 OURS = {*FLOORS, *SCRIPTS, *GROUND}
 
@@ -159,6 +158,57 @@ def test_no_script_imports_another():
     assert "run_pretraining" in SCRIPTS
     for name in SCRIPTS:
         assert not imported(ROOT / f"{name}.py") & SCRIPTS, name
+
+
+# What can be left out; a program in which it is not there.
+ABSENT = """
+import importlib, runpy, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {absent!r}:
+            raise ModuleNotFoundError(f"{{name}} is not there")
+
+sys.meta_path.insert(0, Absent())
+for script in {scripts!r}:
+    sys.argv = [script + ".py", "--help"]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, script
+assert "tensorflow" not in sys.modules
+for module in {modules!r}:
+    importlib.import_module(module)
+"""
+
+
+@pytest.mark.slow
+def test_the_core_runs_without_recipes():
+    core = [p for f in FLOORS if f != "recipes" for p in (ROOT / f).rglob("*.py")]
+    core += [ROOT / f"{name}.py" for name in SCRIPTS | GROUND]
+    modules = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in core}
+    others = re.compile(r"__init__|\.beam")  # Apache Beam has an environment of its own
+    modules = sorted(name for name in modules - OPTIONAL if not others.search(name))
+    scripts = sorted(SCRIPTS - {"bert"})
+    assert len(modules) > 200 and len(scripts) >= 13
+    program = ABSENT.format(absent="recipes", scripts=scripts, modules=modules)
+    done = jobs.finished([sys.executable, "-c", program], cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("\n  --") > 13 * len(scripts)
+
+
+@pytest.mark.parametrize("script", tests.MOVED)
+def test_the_old_name_of_a_recipe_says_the_new_one(script):
+    done = jobs.finished([sys.executable, str(ROOT / f"{script}.py"), "--help"])
+    assert done.returncode and not done.stdout and done.stderr.count("\n") == 1
+    assert f"python -m {tests.MOVED[script]}," in done.stderr
+
+
+@pytest.mark.parametrize("recipe", [*tests.MOVED.values(), "recipes.demo"])
+def test_a_recipe_is_a_module_to_run(recipe):
+    done = jobs.finished([sys.executable, "-m", recipe, "--no_such_flag"], cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"(see python -m {recipe} --help)" in done.stderr
 
 
 # Where text/ reads records and remote files; everything else is NumPy and Python.

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import options
 from training.storage import run_folder
-from ablations.cells import PEAK_MEMORY, SPEED, Cell, output_of
-from ablations.fine_tunings import Task
-from ablations.options import Options
-from ablations.paper_tables import TABLES, Reading, Row, Table
-from ablations.variants import Head, Variant
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.table import config_from_dict, make_encoder
+from recipes.comparisons.cells import PEAK_MEMORY, SPEED, Cell, output_of
+from recipes.comparisons.fine_tunings import Task
+from recipes.comparisons.options import Options
+from recipes.comparisons.paper_tables import TABLES, Reading, Row, Table
+from recipes.comparisons.variants import Head, Variant
 
 _RECORDS = "records.tfrecord"
 _FILES = {"train": 8, "held_out": 1}
@@ -94,7 +94,7 @@ class Planner:
     """Plans tables.
 
     Args:
-        flags: of run_ablations.py.
+        flags: of recipes.ablations.
         config: of the encoder that variants change.
         tasks: what to fine-tune for.
         sources: text and vocabulary, and the cells that make them.

@@ -10,22 +10,23 @@ import pytest
 from absl import flags as absl_flags
 
 import command_line
-import run_ablations
-from ablations import cells, plan
+import tests
 from errors import UserError, duration
 from modeling.architectures import table
+from recipes import ablations
+from recipes.comparisons import cells, plan
 from tests import tiny
-from tests.ablations.plans import given, planned
+from tests.recipes.plans import given, planned
 
 
 def test_another_config_than_that_of_the_folder_is_refused(data):
     found = planned()
-    run_ablations.write_configs("out", found)
-    run_ablations.write_configs("out", found)
+    ablations.write_configs("out", found)
+    ablations.write_configs("out", found)
     configs = {"bert": table.config_from_dict({"vocab_size": 10})}
     other = plan.Plan(found.cells, configs, found.columns)
     with pytest.raises(UserError, match="out/configs/bert.json: differs from what"):
-        run_ablations.write_configs("out", other)
+        ablations.write_configs("out", other)
 
 
 class InThisProcess:
@@ -35,7 +36,8 @@ class InThisProcess:
 
     def __init__(self, command, **_):
         self.pid, self._is_over = os.getpid(), False
-        name = pathlib.Path(command[1]).stem
+        path = pathlib.Path(command[1]).relative_to(tests.ROOT)
+        name = ".".join(path.with_suffix("").parts)
         script = importlib.import_module(name)
         values = absl_flags.FlagValues()
         command_line.define(script.Options, values)
@@ -81,7 +83,7 @@ def chosen(data, monkeypatch, untraced):
 @pytest.mark.exhaustive
 def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys):
     chosen |= {"table": ["figure5", "6"], "held_out_file": ["text.txt"]}
-    run_ablations.main(given(**chosen))
+    ablations.main(given(**chosen))
     tables = json.loads((data / "out" / "ablations.json").read_text())["tables"]
     assert "Written to out/ablations.html" in capsys.readouterr().out
     assert tables["6"]["rows"][5]["label"] == "L=2, H=24, A=3"
@@ -99,7 +101,7 @@ def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys
     assert list(data.glob("out/fine_tuning/**/mistakes.html"))
     # Nothing is run again.
     monkeypatch.setattr(cells.subprocess, "Popen", None)
-    run_ablations.main(given(**chosen))
+    ablations.main(given(**chosen))
 
 
 @pytest.mark.slow
@@ -120,7 +122,7 @@ def test_the_family_is_compared_with_as_many_updates_and_as_much_time(
 
     monkeypatch.setattr(cells, "_costs", of_one_machine)
     chosen |= {"table": ["family"], "held_out_file": [], "max_seq_length": 16}
-    run_ablations.main(given(**chosen))
+    ablations.main(given(**chosen))
     tables = json.loads((data / "out" / "ablations.json").read_text())["tables"]
     columns = ["parameters", "tokens/s", "memory", "SST-2", "SST-2 same time"]
     for row in tables["family"]["rows"]:
@@ -143,7 +145,7 @@ def test_a_dry_run_lists_commands_and_time_and_writes_nothing(
     monkeypatch.setattr(cells, "check_flags", lambda *_: None)
     chosen = given(dry_run=True, output_dir="out", seeds=[1, 2])
     before = sorted(data.rglob("*"))
-    assert run_ablations.main(chosen) == 0
+    assert ablations.main(chosen) == 0
     *commands, number, time = capsys.readouterr().out.splitlines()
     found = planned(output_dir="out", seeds=[1, 2]).cells
     assert len(commands) == len(found)
@@ -158,7 +160,7 @@ def test_a_dry_run_lists_commands_and_time_and_writes_nothing(
         (data / "out" / cell.name).mkdir(parents=True)
         content = json.dumps({"words": list(cell.words), "seconds": 600.0})
         (data / "out" / cell.name / "cell.json").write_text(content)
-    assert run_ablations.main(chosen) == 0
+    assert ablations.main(chosen) == 0
     *commands, _, time = capsys.readouterr().out.splitlines()
     assert len(commands) == len(found) - len(done)
     assert time == f"the run: about {duration(600.0 * len(commands))}"

@@ -1,10 +1,10 @@
-"""The flags of run_ablations.py."""
+"""The flags of recipes.ablations."""
 
 import dataclasses
 
 import options
-from ablations.paper_tables import TABLES
 from errors import UserError
+from recipes.comparisons.paper_tables import TABLES
 from text.corpus import formats
 from text.tokenizers.table import TokenizerOptions
 

@@ -12,9 +12,6 @@ import sys
 import time
 from typing import NamedTuple
 
-if __name__ == "__main__":
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
 import command_line
 import options
 from errors import UserError, duration
@@ -91,7 +88,7 @@ def _make_records(path, size):
     _step(1, "Collect text: the documentation of the installed Python packages")
     if not os.path.exists(path("packages/dev.tsv")):  # written last
         _run(
-            "demo/collect_documentation.py",
+            "recipes/collect_documentation.py",
             output_file=path("train.txt"),
             held_out_file=path("held_out.txt"),
             max_modules=size.max_modules,

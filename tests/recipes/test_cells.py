@@ -11,8 +11,8 @@ import pytest
 
 import tests
 from training.storage import checkpoint, run_folder
-from ablations import cells
 from errors import UserError
+from recipes.comparisons import cells
 from tests import jobs
 
 SCRIPT = """
@@ -168,7 +168,7 @@ def test_only_own_weights_go_where_no_other_cell_needs_them(root):
 WAITING = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from ablations import cells
+from recipes.comparisons import cells
 cells._ROOT = sys.argv[2]
 words = ("{root}/a/output", "wait")
 cell = cells.Cell("a", "script.py", words, kind="script")

@@ -1,4 +1,4 @@
-"""augment_text.py: the same flags give the same rows, whatever the batches and order."""
+"""augment.py: the same flags give the same rows, whatever the batches and order."""
 
 import csv
 import itertools
@@ -8,15 +8,14 @@ import shutil
 import numpy as np
 import pytest
 
-import augment_text
 import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.objectives import masked_lm
+from recipes import augment, rewriting
 from tests.given import RELEASED
-from text.tasks import augmentation
 from text.tokenizers.table import TokenizerOptions
 
 LINES = [
@@ -30,7 +29,7 @@ LINES = [
 FEW = {"num_copies": 6, "max_seq_length": 48, "batch_size": 16}
 
 
-def augment(folder, lines=LINES, name="text.txt", out="out.tsv", **flags):
+def rewritten(folder, lines=LINES, name="text.txt", out="out.tsv", **flags):
     """The rows written for a file of these lines."""
     (folder / name).write_text("".join(f"{line}\n" for line in lines))
     given = {
@@ -39,7 +38,7 @@ def augment(folder, lines=LINES, name="text.txt", out="out.tsv", **flags):
         "input_file": str(folder / name),
         "output_file": str(folder / out),
     }
-    augment_text.main(augment_text.Options(**given | flags))
+    augment.main(augment.Options(**given | flags))
     return (folder / out).read_text().splitlines()
 
 
@@ -63,17 +62,17 @@ def fast(untraced, loaded, monkeypatch):
 
 @pytest.mark.slow
 def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, capsys):
-    rows = augment(tmp_path, [*LINES, "", " "])
+    rows = rewritten(tmp_path, [*LINES, "", " "])
     said = capsys.readouterr().err.splitlines()
     assert rows[0] == "text" and set(LINES) < set(rows)
-    monkeypatch.setattr(augment_text, "_ROWS_AT_ONCE", 2)
-    assert rows == augment(tmp_path, batch_size=5)
+    monkeypatch.setattr(augment, "_ROWS_AT_ONCE", 2)
+    assert rows == rewritten(tmp_path, batch_size=5)
     # Of other rows, only the number matters.
-    other = augment(tmp_path, ["!", *LINES[1:3]])
+    other = rewritten(tmp_path, ["!", *LINES[1:3]])
     place = rows.index(LINES[1])
     assert rows[place : rows.index(LINES[3])] == other[2:]
     # A copy does not depend on how many there are.
-    fewer = augment(tmp_path, LINES[:1], num_copies=2)
+    fewer = rewritten(tmp_path, LINES[:1], num_copies=2)
     assert len(fewer) == 4 and fewer == rows[:4]
     copies = len(rows) - 1 - len(LINES)
     repeated = len(LINES) * FEW["num_copies"] - copies
@@ -92,7 +91,7 @@ def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(
     tmp_path, untraced
 ):
     text = LINES[0]
-    rows = augment(tmp_path, [text], num_copies=40, top_k=3, mask_probability=1.0)
+    rows = rewritten(tmp_path, [text], num_copies=40, top_k=3, mask_probability=1.0)
     tokenizer = TokenizerOptions().load_tokenizer(RELEASED["vocab_file"])
     vocabulary = tokenizer.vocabulary
     prefix = checkpoint.resolve(RELEASED["init_checkpoint"])
@@ -129,7 +128,7 @@ def test_tables_keep_their_columns_and_forms(tmp_path, untraced):
         f"{n}\t{a}\t{b}\t0" for n, (a, b) in enumerate(itertools.pairwise(LINES[1:4]))
     ]
     columns = ["one", "two"]
-    rows = augment(tmp_path, lines, "in.tsv", text_columns=columns)
+    rows = rewritten(tmp_path, lines, "in.tsv", text_columns=columns)
     cells = [row.split("\t") for row in rows]
     assert cells[0] == ["id", "one", "two", "label"]
     assert {len(row) for row in cells} == {4} and {row[3] for row in cells[1:]} == {"0"}
@@ -138,17 +137,17 @@ def test_tables_keep_their_columns_and_forms(tmp_path, untraced):
     )
     assert set(lines) < set(rows)
     assert len({row[2] for row in cells if row[0] == "0"}) > 3
-    only = augment(tmp_path, lines, "in.tsv", text_columns=["one"])
+    only = rewritten(tmp_path, lines, "in.tsv", text_columns=["one"])
     assert {row.split("\t")[2] for row in only[1:]} == set(LINES[2:4])
     # The same rows in all forms, and of all forms.
-    augment(tmp_path, lines, "in.tsv", "out.csv", text_columns=columns)
+    rewritten(tmp_path, lines, "in.tsv", "out.csv", text_columns=columns)
     with open(tmp_path / "out.csv", newline="") as file:
         assert list(csv.reader(file)) == cells
     objects = [dict(zip(cells[0], line.split("\t"), strict=True)) for line in lines[1:]]
     made = [json.dumps(each) for each in objects]
-    found = augment(tmp_path, made, "in.jsonl", "out.jsonl", text_columns=columns)
+    found = rewritten(tmp_path, made, "in.jsonl", "out.jsonl", text_columns=columns)
     assert [list(json.loads(line).values()) for line in found] == cells[1:]
-    copies = augment(
+    copies = rewritten(
         tmp_path, lines, "in.tsv", text_columns=columns, keep_original=False
     )
     assert copies == [row for row in rows if row not in lines[1:]]
@@ -158,22 +157,22 @@ def test_tables_keep_their_columns_and_forms(tmp_path, untraced):
 def test_values_of_json_and_what_a_table_cannot_hold(tmp_path, untraced):
     rows = [{"text": "of the\tfilm\n", "label": 1, "more": None}, {"text": ""}]
     lines = list(map(json.dumps, rows))
-    found = augment(tmp_path, lines, "in.jsonl", "out.jsonl", num_copies=1)
+    found = rewritten(tmp_path, lines, "in.jsonl", "out.jsonl", num_copies=1)
     assert [json.loads(found[n]) for n in (0, -1)] == rows  # nothing is made of ""
     assert json.loads(found[1])["more"] is None and len(found) == 3
     with pytest.raises(UserError, match=r"in.jsonl:1: contains a tab, which a .tsv"):
-        augment(tmp_path, lines, "in.jsonl")
+        rewritten(tmp_path, lines, "in.jsonl")
     with pytest.raises(UserError, match="in.jsonl:2: has the keys text, the first row"):
-        augment(tmp_path, lines, "in.jsonl", "out.csv")
-    augment(tmp_path, lines[:1], "in.jsonl", "table.csv", num_copies=1)
+        rewritten(tmp_path, lines, "in.jsonl", "out.csv")
+    rewritten(tmp_path, lines[:1], "in.jsonl", "table.csv", num_copies=1)
     with open(tmp_path / "table.csv", newline="") as file:
         assert list(csv.reader(file))[1] == ["of the\tfilm\n", "1", ""]
     with pytest.raises(UserError, match="in.jsonl:1: an empty text, which a .tsv of"):
-        augment(tmp_path, lines[1:], "in.jsonl")
+        rewritten(tmp_path, lines[1:], "in.jsonl")
 
 
 def test_ngrams(tmp_path):
-    rows = augment(
+    rows = rewritten(
         tmp_path, LINES[:3], mask_probability=0.0, ngram_probability=1.0, num_copies=20
     )
     for row in rows[1:]:
@@ -199,9 +198,9 @@ def test_a_byte_level_vocabulary_without_segments(tmp_path):
     checkpoint.write_bundle(str(tmp_path / "bert_model.ckpt"), weights)
     lines = ["The simple form is equivalent, isn't it?", "오늘 날씨가 좋네요"]
     given = {"init_checkpoint": str(tmp_path), "vocab_file": vocab}
-    rows = augment(tmp_path, lines, mask_probability=0.8, **given)
+    rows = rewritten(tmp_path, lines, mask_probability=0.8, **given)
     tokenizer = TokenizerOptions().load_tokenizer(vocab)
-    allowed = augmentation.candidates_of(tokenizer.vocabulary)
+    allowed = rewriting.candidates_of(tokenizer.vocabulary)
     texts = {tokenizer.vocabulary.texts[id].lower() for id in np.flatnonzero(allowed)}
     of_first = rows[1 : rows.index(lines[1])]
     assert len(of_first) == 7
@@ -237,7 +236,7 @@ def test_a_byte_level_vocabulary_without_segments(tmp_path):
 )
 def test_refusals(tmp_path, flags, message):
     with pytest.raises(UserError, match=message):
-        augment(tmp_path, **flags)
+        rewritten(tmp_path, **flags)
     assert not (tmp_path / "out.tsv").exists()
 
 
@@ -246,12 +245,12 @@ def test_a_part_of_the_model_is_not_replaced(tmp_path):
         shutil.copy(path, tmp_path)
     given = {"init_checkpoint": str(tmp_path), "out": "bert_config.json"}
     with pytest.raises(UserError, match="bert_config.json: is a part of the model in"):
-        augment(tmp_path, **given)
+        rewritten(tmp_path, **given)
     assert json.loads((tmp_path / "bert_config.json").read_text())
 
 
 def test_a_vocabulary_of_parts_of_words_is_refused(tmp_path, monkeypatch):
     nothing = np.zeros(3, bool)
-    monkeypatch.setattr(augmentation, "candidates_of", lambda vocabulary: nothing)
+    monkeypatch.setattr(rewriting, "candidates_of", lambda vocabulary: nothing)
     with pytest.raises(UserError, match="vocab.txt: contains no whole words to put"):
-        augment(tmp_path)
+        rewritten(tmp_path)

@@ -6,7 +6,7 @@ tables 1 and 2; ELECTRA, arXiv:2003.10555, table 1. What has no numbers says so.
 
 from typing import NamedTuple
 
-from ablations.variants import (
+from recipes.comparisons.variants import (
     ALBERT,
     BERT,
     BILSTM,

@@ -8,14 +8,14 @@ import zipfile
 import numpy as np
 import pytest
 
-import run_suite
 from training.storage import checkpoint
-from ablations import cells, submission, suite, suite_page
 from errors import UserError
 from modeling.architectures.table import make_encoder
+from recipes import suite
+from recipes.comparisons import cells, submission, suite_page, suite_plan
 from tests import tiny
-from tests.ablations.plans import by_name, flag
-from tests.ablations.test_run_ablations import InThisProcess
+from tests.recipes.plans import by_name, flag
+from tests.recipes.test_ablations import InThisProcess
 from text.tasks import glue
 
 _PAIRS = "index\tsentence1\tsentence2\t{label}\n"
@@ -59,11 +59,11 @@ def folder(tmp_path, monkeypatch):
 
 def given(**changes):
     flags = {"init_checkpoint": ["small"], "glue_dir": "glue", "output_dir": "out"}
-    return run_suite.Options(**flags | changes)
+    return suite.Options(**flags | changes)
 
 
 def test_the_papers_search_for_every_task_and_its_own_settings_for_questions(folder):
-    found = by_name(suite.plan(given(tasks=["SQuAD:squad"])))
+    found = by_name(suite_plan.plan(given(tasks=["SQuAD:squad"])))
     tasks = [name.partition("/")[2] for name in found]
     assert tasks == "mnli cola sst-2 mrpc sts-b qqp qnli rte squad ax".split()
     searched = found["small/cola"]
@@ -75,7 +75,9 @@ def test_the_papers_search_for_every_task_and_its_own_settings_for_questions(fol
     assert flag(found["small/squad"], "do_predict") == "false"
     assert flag(found["small/qqp"], "skip_bad_lines") == "true"
     assert flag(searched, "skip_bad_lines") is None
-    quick = by_name(suite.plan(given(quick=True, classifier_flags="--learning_rate=1")))
+    quick = by_name(
+        suite_plan.plan(given(quick=True, classifier_flags="--learning_rate=1"))
+    )
     assert flag(quick["small/cola"], "num_train_epochs") == "3.0"
     assert flag(quick["small/cola"], "learning_rate") == "1"  # the last one counts
 
@@ -84,7 +86,7 @@ def test_the_page_says_what_is_trained_with_whichever_flag_says_so(folder):
     tasks = ["RTE:glue/RTE", "CoLA:glue/CoLA", "SQuAD:squad"]
     passed = "--num_train_epochs=1 --train_batch_size=8 --num_train_epochs=5"
     chosen = {"tasks": tasks, "glue_dir": None, "quick": True, "num_trials": 2}
-    found = suite.plan(given(**chosen, classifier_flags=passed)).facts
+    found = suite_plan.plan(given(**chosen, classifier_flags=passed)).facts
     assert found == {
         "RTE, CoLA": "train_batch_size 8, learning_rate 3e-05, num_train_epochs 5",
         "SQuAD": "train_batch_size 32, learning_rate 5e-05, num_train_epochs 3.0",
@@ -94,7 +96,7 @@ def test_the_page_says_what_is_trained_with_whichever_flag_says_so(folder):
 
 
 def test_what_begins_with_mnli_waits_for_it(folder):
-    found = by_name(suite.plan(given(from_mnli=True)))
+    found = by_name(suite_plan.plan(given(from_mnli=True)))
     mnli = found["small/mnli"]
     assert mnli.keeps_weights and not found["small/qnli"].keeps_weights
     for task in ("rte", "mrpc", "sts-b"):
@@ -108,12 +110,12 @@ def test_what_begins_with_mnli_waits_for_it(folder):
 
 
 def test_the_baseline_has_the_config_and_no_weights(folder):
-    planned = suite.plan(given(random_baseline=True))
+    planned = suite_plan.plan(given(random_baseline=True))
     assert planned.models == ("small", "not_pretrained")
     cell = by_name(planned)["not_pretrained/rte"]
     assert flag(cell, "init_checkpoint") is None
     assert flag(cell, "vocab_file") == "small/vocab.txt"
-    suite.write_configs("out", planned)
+    suite_plan.write_configs("out", planned)
     written = checkpoint.read_config("out/configs/not_pretrained.json")
     assert written == checkpoint.read_config("small")
 
@@ -168,13 +170,13 @@ def test_the_baseline_has_the_config_and_no_weights(folder):
 )
 def test_all_that_is_missing_is_said_at_once(folder, changes, message):
     if message is None:  # scripts check their flags themselves
-        suite.plan(given(**changes))
+        suite_plan.plan(given(**changes))
         return
     (folder / "bare").mkdir()
     for part in (folder / "small").glob("*.ckpt.*"):
         shutil.copy(part, folder / "bare")
     with pytest.raises(UserError, match=message):
-        suite.plan(given(**changes))
+        suite_plan.plan(given(**changes))
 
 
 def test_flags_that_do_not_fit_one_task_are_refused_before_any_runs(
@@ -184,7 +186,7 @@ def test_flags_that_do_not_fit_one_task_are_refused_before_any_runs(
     tasks = ["RTE:glue/RTE", "STS-B:glue/STS-B"]
     flags = given(glue_dir=None, tasks=tasks, classifier_flags="--calibrate")
     with pytest.raises(UserError, match="predicts a number, not labels"):
-        run_suite.main(flags)
+        suite.main(flags)
     assert not (folder / "out").exists()
 
 
@@ -193,7 +195,7 @@ def test_a_folder_of_others_is_left_alone(folder, monkeypatch):
     (folder / "out").mkdir()
     (folder / "out" / "mine").write_text("")
     with pytest.raises(UserError, match="did not make"):
-        run_suite.main(given())
+        suite.main(given())
     assert [path.name for path in (folder / "out").iterdir()] == ["mine"]
 
 
@@ -205,7 +207,7 @@ def _finish(results, cell, scores):
 
 
 def test_scores_are_means_over_the_seeds_of_the_best_setting(folder):
-    results = suite_page.Results("out", suite.plan(given()))
+    results = suite_page.Results("out", suite_plan.plan(given()))
     _finish(results, "small/mrpc", {"eval_f1": 0.9, "eval_accuracy": 0.8})
     output = folder / "out/small/mrpc/output"
     output.mkdir(parents=True)
@@ -233,7 +235,7 @@ def test_scores_are_means_over_the_seeds_of_the_best_setting(folder):
 
 
 def test_averages_are_the_papers_and_the_servers(folder):
-    results = suite_page.Results("out", suite.plan(given()))
+    results = suite_page.Results("out", suite_plan.plan(given()))
     # Of the 2018 release's smallest model, and the accuracies and correlations that its
     # README has beside them.
     numbers = {
@@ -351,7 +353,7 @@ def test_from_checkpoints_to_a_page_and_a_zip(folder, monkeypatch, untraced, cap
         "quick": True,
         "classifier_flags": "--max_seq_length=16 --num_train_epochs=1 --train_batch_size=3",
     }
-    assert run_suite.main(given(**chosen)) == 0
+    assert suite.main(given(**chosen)) == 0
     said = capsys.readouterr().out
     assert "small/glue_submission.zip: MNLI-m.tsv has 6 answers" in said
     tables = json.loads((folder / "out/suite.json").read_text())["tables"]
@@ -367,4 +369,4 @@ def test_from_checkpoints_to_a_page_and_a_zip(folder, monkeypatch, untraced, cap
     assert kept and all("/mnli/output/" in path for path in kept)
     # Nothing is run again.
     monkeypatch.setattr(cells.subprocess, "Popen", None)
-    assert run_suite.main(given(**chosen)) == 0
+    assert suite.main(given(**chosen)) == 0

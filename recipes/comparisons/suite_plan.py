@@ -8,13 +8,13 @@ from typing import NamedTuple, Protocol
 
 import options
 from training.storage import checkpoint, run_folder
-from ablations import fine_tunings
-from ablations.cells import Cell, last_values, output_of
-from ablations.fine_tunings import Task
-from ablations.plan import split_flags
 from errors import UserError
 from files import hub
 from modeling.architectures.config import EncoderConfig
+from recipes.comparisons import fine_tunings
+from recipes.comparisons.cells import Cell, last_values, output_of
+from recipes.comparisons.fine_tunings import Task
+from recipes.comparisons.plan import split_flags
 from text.tasks import glue
 from text.tokenizers.table import find_vocabulary
 
@@ -54,7 +54,7 @@ _FLAGS = {
 
 
 class SuiteFlags(Protocol):
-    """The flags of run_suite.py that say what to train."""
+    """The flags of recipes.suite that say what to train."""
 
     init_checkpoint: list[str]
     tasks: list[str]

@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import os
+import pathlib
 import re
 import signal
 import statistics
@@ -28,7 +29,7 @@ from training.storage import run_folder
 from errors import UserError, duration
 from files import json_files, local
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _DONE, _LOG, _LOCK = "cell.json", "log.txt", ".cell~bert~lock"
 OUTPUT = "output"
 # Results of every cell: bytes of its process; of a training, as metrics.jsonl has it.
@@ -49,7 +50,7 @@ class Cell:
         results_file: within its output; "" if it has none.
         metric: a result that it must have.
         keeps_weights: False if only the results are needed later.
-        passed: names of the flags of run_ablations.py that contain some of its words.
+        passed: names of the flags of recipes.ablations that contain some of its words.
     """
 
     name: str

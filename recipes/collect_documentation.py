@@ -1,6 +1,6 @@
 """Collects English prose found on every machine: its Python packages' documentation.
 
-    python demo/collect_documentation.py --output_file=train.txt \\
+    python recipes/collect_documentation.py --output_file=train.txt \\
         --held_out_file=held_out.txt
 
 It writes the docstrings of the standard library and of the packages that this project
@@ -22,9 +22,9 @@ if __name__ == "__main__":
 
 import command_line
 import options
-from demo import documentation
 from errors import UserError
 from files import local, protected
+from recipes import documentation
 from text.progress import Progress
 
 _FEWEST_SENTENCES = 2  # per module; a pair needs two

@@ -8,20 +8,20 @@ import pytest
 from absl import flags as absl_flags
 
 import command_line
-import run_ablations
-from ablations import cells
-from ablations.paper_tables import TABLES
 from errors import UserError
-from tests.ablations.plans import by_name, flag, given, planned
+from recipes import ablations
+from recipes.comparisons import cells
+from recipes.comparisons.paper_tables import TABLES
+from tests.recipes.plans import by_name, flag, given, planned
 
 
 @pytest.mark.parametrize("table", [*TABLES, "default"])
 def test_every_script_takes_the_flags_of_its_cells(data, table):
     if table == "default":
-        chosen = run_ablations.Options(table=["6"], num_train_steps=100)
+        chosen = ablations.Options(table=["6"], num_train_steps=100)
     else:
         chosen = given(table=[table], num_train_steps=100)
-    for cell in run_ablations.make_plan(chosen).cells:
+    for cell in ablations.make_plan(chosen).cells:
         assert os.path.exists(cell.command("out")[1])
         script = importlib.import_module(
             cell.script.removesuffix(".py").replace("/", ".")
@@ -112,7 +112,7 @@ def test_the_same_time_is_that_of_the_first_row(data):
         # Only the first seed's counts, so that all seeds have as many updates.
         and seed == "seed_1"
     }
-    found = by_name(run_ablations.make_plan(given(**chosen), finished))
+    found = by_name(ablations.make_plan(given(**chosen), finished))
     for seed in (1, 2):
         start = found[f"pretraining/family_gpt/seed_{seed}-updates_50"]
         assert flag(start, "num_train_steps") == "50"
@@ -121,7 +121,7 @@ def test_the_same_time_is_that_of_the_first_row(data):
         assert flag(task, "init_checkpoint") == start.output
         assert start.name in task.needs
     assert not [name for name in found if "bert-updates" in name]
-    planned_now = run_ablations.make_plan(given(**chosen), finished)
+    planned_now = ablations.make_plan(given(**chosen), finished)
     (column,) = (
         c for c in planned_now.columns["family"] if c.title.startswith("SST-2 s")
     )
@@ -315,9 +315,9 @@ def test_what_cannot_be_planned_is_refused(data, changes, message):
 
 
 def test_without_flags_everything_is_made_from_installed_packages(data):
-    found = run_ablations.make_plan(run_ablations.Options(table=["5"]))
+    found = ablations.make_plan(ablations.Options(table=["5"]))
     assert [cell.script for cell in found.cells[:2]] == [
-        "demo/collect_documentation.py",
+        "recipes/collect_documentation.py",
         "build_vocab.py",
     ]
     task = by_name(found)["fine_tuning/package/bert/seed_1-trial_0"]

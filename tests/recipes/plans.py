@@ -1,13 +1,13 @@
 """Plans of small tables, and the flags of their cells."""
 
-import run_ablations
-from ablations import cells, plan
+from recipes import ablations
+from recipes.comparisons import cells, plan
 
 ALL_TASKS = ["SST-2:SST-2", "SQuAD:questions", "NER:names", "UD:trees"]
 
 
 def given(**changes):
-    return run_ablations.Options(
+    return ablations.Options(
         **{
             "table": ["5"],
             "input_file": ["text.txt"],
@@ -20,7 +20,7 @@ def given(**changes):
 
 
 def planned(**changes) -> plan.Plan:
-    return run_ablations.make_plan(given(**changes))
+    return ablations.make_plan(given(**changes))
 
 
 def flag(cell: cells.Cell, name: str) -> str | None:

@@ -9,10 +9,10 @@ import os
 import statistics
 from collections.abc import Mapping
 
-from ablations.paper_tables import TABLES
-from ablations.plan import Column, Plan, Value
 from errors import UserError
 from files import json_files, local
+from recipes.comparisons.paper_tables import TABLES
+from recipes.comparisons.plan import Column, Plan, Value
 from text import report_page
 
 JSON, PAGE = "ablations.json", "ablations.html"

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-import run_ablations
-from ablations import page
 from errors import UserError
-from tests.ablations.plans import given, planned
+from recipes import ablations
+from recipes.comparisons import page
+from tests.recipes.plans import given, planned
 
 
 def written(data, table, numbers, **changes):
@@ -49,7 +49,7 @@ def test_results_are_means_of_all_runs_next_to_the_papers_numbers(data):
 
 def test_the_flags_of_all_scripts_that_run_are_on_the_page(data):
     changes = {"tasks": ["SST-2:SST-2"], "classifier_flags": "--num_train_epochs=7"}
-    facts = run_ablations._facts(given(**changes), planned(**changes))
+    facts = ablations._facts(given(**changes), planned(**changes))
     assert facts["classifier"] == "--num_train_epochs=7"
     assert facts["records"] == "--dupe_factor=5" and "squad" not in facts
 

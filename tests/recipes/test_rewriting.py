@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tests
-from text.tasks import augmentation
+from recipes import rewriting
 from text.tokenizers.table import TokenizerOptions
 
 KINDS = {
@@ -34,8 +34,8 @@ def tokenizer(request):
 
 
 def replaced(text, words, numbers, by):
-    change = augmentation.Change({n: 0.5 for n in numbers}, (0, len(words)))
-    return augmentation.rewritten(text, words, change, {n: ["-", by] for n in numbers})
+    change = rewriting.Change({n: 0.5 for n in numbers}, (0, len(words)))
+    return rewriting.rewritten(text, words, change, {n: ["-", by] for n in numbers})
 
 
 def test_only_words_change_and_every_piece_is_in_one(tokenizer):
@@ -45,7 +45,7 @@ def test_only_words_change_and_every_piece_is_in_one(tokenizer):
     assert len(texts) > 30
     changed = 0
     for text in texts:
-        ids, words = augmentation.split(tokenizer, text)
+        ids, words = rewriting.split(tokenizer, text)
         assert ids == tokenizer.encode(text)
         # The pieces follow one another without a gap; the characters do not overlap.
         assert [w.first for w in words] == [0, *(w.last for w in words)][: len(words)]
@@ -83,13 +83,13 @@ def test_only_words_change_and_every_piece_is_in_one(tokenizer):
 def test_words_that_may_be_replaced(kind, text, words):
     path, flags = KINDS[kind]
     tokenizer = TokenizerOptions(**flags).load_tokenizer(str(tests.GOLDEN / path))
-    _, found = augmentation.split(tokenizer, text)
+    _, found = rewriting.split(tokenizer, text)
     assert [text[w.start : w.end] for w in found if w.replaceable] == words.split()
 
 
 def test_whole_words_of_letters_replace_others(tokenizer):
     vocabulary = tokenizer.vocabulary
-    allowed = augmentation.candidates_of(vocabulary)
+    allowed = rewriting.candidates_of(vocabulary)
     assert len(allowed) == len(vocabulary) and allowed.sum() > 50
     found = {vocabulary.tokens[id] for id in np.flatnonzero(allowed)}
     assert not found & {vocabulary.mask, "[UNK]", "[CLS]", "<s>", "##s", ".", "1"}
@@ -99,19 +99,19 @@ def test_whole_words_of_letters_replace_others(tokenizer):
 
 def test_a_new_word_has_the_capitals_of_the_old_one(tokenizer):
     text = "Film FILM film A"
-    _, words = augmentation.split(tokenizer, text)
+    _, words = rewriting.split(tokenizer, text)
     numbers = range(len(words))
     assert replaced(text, words, numbers, "movie") == "Movie MOVIE movie Movie"
 
 
-WORDS = [augmentation.Word(2 * i, 2 * i + 1, i, i + 1, i != 3) for i in range(8)]
+WORDS = [rewriting.Word(2 * i, 2 * i + 1, i, i + 1, i != 3) for i in range(8)]
 
 
 def test_draws_depend_on_the_key_alone_and_have_their_probabilities():
-    draws = [augmentation.draw((1, n), WORDS, 0.4, 0.25) for n in range(4000)]
-    again = [augmentation.draw((1, n), WORDS, 0.4, 0.25) for n in (7, 3999)]
+    draws = [rewriting.draw((1, n), WORDS, 0.4, 0.25) for n in range(4000)]
+    again = [rewriting.draw((1, n), WORDS, 0.4, 0.25) for n in (7, 3999)]
     assert again == [draws[7], draws[3999]]
-    assert augmentation.draw((2, 7), WORDS, 0.4, 0.25) != draws[7]
+    assert rewriting.draw((2, 7), WORDS, 0.4, 0.25) != draws[7]
     whole = [draw for draw in draws if draw.kept == (0, 8)]
     assert len(whole) / 4000 == pytest.approx(0.75, abs=0.03)
     counts = collections.Counter(n for draw in whole for n in draw.words)
@@ -138,16 +138,16 @@ def test_draws_depend_on_the_key_alone_and_have_their_probabilities():
 def test_an_ngram_is_cut_out_with_what_is_between_its_words():
     text = "a b,c d e f g h"
     words = [w._replace(replaceable=True) for w in WORDS]
-    change = augmentation.Change({2: 0.0}, (1, 4))
-    assert augmentation.rewritten(text, words, change, {2: ["x"]}) == "b,x d"
-    assert augmentation.draw((1,), [], 1.0, 1.0) == ({}, (0, 0))
-    assert augmentation.rewritten(" ", [], augmentation.Change({}, (0, 0)), {}) == " "
+    change = rewriting.Change({2: 0.0}, (1, 4))
+    assert rewriting.rewritten(text, words, change, {2: ["x"]}) == "b,x d"
+    assert rewriting.draw((1,), [], 1.0, 1.0) == ({}, (0, 0))
+    assert rewriting.rewritten(" ", [], rewriting.Change({}, (0, 0)), {}) == " "
 
 
 def test_a_row_has_one_mask_for_a_word_and_then_the_whole_text(tokenizer):
     vocabulary = tokenizer.vocabulary
-    word = augmentation.Word(0, 0, 2, 5, True)
-    ids, segments, position = augmentation.masked(
+    word = rewriting.Word(0, 0, 2, 5, True)
+    ids, segments, position = rewriting.masked(
         [11, 12, 13, 14, 15, 16], word, vocabulary, 32
     )
     cls, sep, mask = vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id
@@ -160,9 +160,9 @@ def test_a_row_has_one_mask_for_a_word_and_then_the_whole_text(tokenizer):
 @pytest.mark.parametrize("place", [0, 1, 50, 98, 99])
 def test_of_a_long_text_the_part_around_the_word_is_read(tokenizer, place):
     vocabulary = tokenizer.vocabulary
-    word = augmentation.Word(0, 0, place, place + 1, True)
+    word = rewriting.Word(0, 0, place, place + 1, True)
     long = list(range(100, 200))
-    ids, segments, position = augmentation.masked(long, word, vocabulary, 24)
+    ids, segments, position = rewriting.masked(long, word, vocabulary, 24)
     assert len(ids) == len(segments) <= 24 and ids[position] == vocabulary.mask_id
     size = (24 - vocabulary.num_special_tokens) // 2
     shown = ids[-1 - size : -1]
@@ -170,3 +170,14 @@ def test_of_a_long_text_the_part_around_the_word_is_read(tokenizer, place):
     assert 100 + place in shown
     if place == 50:  # both sides are seen
         assert min(150 - shown[0], shown[-1] - 150) >= size // 2 - 1
+
+
+def test_a_word_to_replace_is_where_it_is_said_to_be_with_cls_last():
+    model = tests.GOLDEN / "sentencepiece" / "xlnet.model"
+    tokenizer = TokenizerOptions().load_tokenizer(str(model))
+    vocabulary = tokenizer.vocabulary
+    ids, words = rewriting.split(tokenizer, "The statement is short.")
+    word = words[2]
+    row, segments, position = rewriting.masked(ids, word, vocabulary, 40)
+    assert row[position] == vocabulary.mask_id and row[-2:] == [4, 3]
+    assert segments[-1] == 2

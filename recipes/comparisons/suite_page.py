@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from training.storage import run_folder
-from ablations import page, submission
-from ablations.cells import OUTPUT
-from ablations.suite import Plan, cell_name
 from errors import UserError
 from files import json_files, local
+from recipes.comparisons import page, submission
+from recipes.comparisons.cells import OUTPUT
+from recipes.comparisons.suite_plan import Plan, cell_name
 from text import report_page
 
 JSON, PAGE = "suite.json", "suite.html"

@@ -271,6 +271,27 @@ def test_strangers_addresses_are_opened_through_one_door():
     assert users == allowed
 
 
+def test_json_files_are_read_through_one_door():
+    """Which bounds their size and depth, and says in one line what is wrong."""
+    allowed = {
+        "files/json_files.py",
+        "modeling/architectures/config.py",  # from_json_file, as in the release
+        "serving/export.py",  # asks
+        "serving/reload.py",  # which is a process without our modules
+        "text/corpus/line_formats.py",
+        "text/tasks/squad.py",
+    }
+    # Of a file, and not of what was in memory.
+    reads = re.compile(r"json\.loads?\((?!json\.dumps|.*to_(?:str|json_string)\()")
+    files = [p for f in FLOORS for p in (ROOT / f).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT))
+        for path in [*ROOT.glob("*.py"), *files]
+        if reads.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == allowed
+
+
 @pytest.mark.slow
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""
@@ -305,7 +326,7 @@ def loader(module: str, seen: set[str]) -> str | None:
 
 
 def functions_of_flags():
-    """(file, function, its parameter `flags`) of the product, but those of absl's."""
+    """(file, function, its parameter `flags`) of the product, without those of absl's."""
     for path in [
         *ROOT.glob("*.py"),
         *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
@@ -323,7 +344,7 @@ def test_no_function_reads_flags_but_those_of_the_group_that_it_names():
     seen = 0
     for path, node, argument in functions_of_flags():
         where = f"{path.relative_to(ROOT)}: {node.name}"
-        assert argument.annotation, f"{where}: flags of which group?"
+        assert argument.annotation, f"{where}: the flags of what group?"
         kind = ast.unparse(argument.annotation)
         if kind in ("str", "dict") or not kind.isidentifier():  # names, or values
             continue
@@ -400,7 +421,7 @@ KNOWING = {
 
 
 def words_of_code(path) -> set[str]:
-    """Names and strings in a file's code, but for docstrings, help and messages."""
+    """Names and strings in a file's code, without docstrings, help and messages."""
     tree, prose = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr | ast.Raise) or (

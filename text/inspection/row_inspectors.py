@@ -10,8 +10,7 @@ from text.inspection.inspector import Inspector, Rule
 from text.instances.sentence_order import boundaries
 from text.instances.table import RowOptions
 
-_MOSTLY_RANDOM = 0.75  # share of random next sentences; half is usual
-_MOST_RANDOM = 0.9
+_MOST_RANDOM = 0.9  # share of random next sentences; half is usual
 
 
 class TwoSides(Inspector):
@@ -57,7 +56,6 @@ class _Label(NamedTuple):
     question: str
     note: str
     share_rule: str
-    share_advice: str
 
 
 _NEXT_SENTENCE = _Label(
@@ -69,8 +67,6 @@ _NEXT_SENTENCE = _Label(
     question="Is B the next sentence?",
     note="half are random by choice; so are spans without a next sentence",
     share_rule="half or somewhat more of the second sides must be random",
-    share_advice="; if lines or documents are too long or too short to have a next "
-    "sentence, split them differently",
 )
 _SENTENCE_ORDER = _Label(
     counted="swapped",
@@ -81,7 +77,6 @@ _SENTENCE_ORDER = _Label(
     question="Are A and B in order?",
     note="half are swapped by choice",
     share_rule="half of the pairs must be swapped, or somewhat more with random ones",
-    share_advice="",
 )
 
 
@@ -133,19 +128,6 @@ class PairInspector(TwoSides):
             lines.append(
                 f"{unpaired:,} sentences at the end of a document had no next sentence "
                 "and were skipped"
-            )
-        return lines
-
-    def advice(self, counts) -> list[str]:
-        lines = super().advice(counts)
-        share = counts["random_next"] / max(1, counts["instances"])
-        if share > _MOSTLY_RANDOM:
-            lines.append(
-                f"advice: {share:.0%} of the records have a random next sentence (usually "
-                "half), because most sentences have no next one in their document or "
-                "record; put an empty line only after documents, add "
-                "--input_format=paragraphs if lines are paragraphs, or use "
-                "--instances=full_sentences, which has no pairs"
             )
         return lines
 
@@ -205,7 +187,7 @@ class FullSentencesInspector(Inspector):
         yield self.segment_rule(batch, text, False, "must be 0")
 
     def separator_rule(self, is_sep, is_tail) -> Rule:
-        """The rule for the [SEP] of documents, of which the tail has the last."""
+        """The rule for the [SEP] of documents; the tail has the last one."""
         del is_tail
         follows_special = np.roll(is_sep, 1, axis=1)
         begin = len(self.vocabulary.head)
@@ -327,7 +309,7 @@ class _Sides(figures.RunningSums):
             for bound, sign in ((0.5, -1), (self._most, 1))
         )
         if not least <= share <= most:
-            yield self._words.share_rule, f"{share:.1%} are{self._words.share_advice}"
+            yield self._words.share_rule, f"{share:.1%} are"
 
     @property
     def _shares(self):

@@ -54,7 +54,7 @@ def check(
 
 @functools.cache  # averaging asks for it again and again
 def network(config: EncoderConfig) -> keras.layers.Layer:
-    """A network with the variables of a pre-trained model, of which only shapes exist."""
+    """A network with the variables of a pre-trained model; only shapes of them exist."""
     with layers.shapes_only():
         if "decoder" in config.capabilities:
             return TextToTextModel(config)

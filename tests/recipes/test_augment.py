@@ -12,7 +12,7 @@ import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.roberta import RobertaConfig
+from family.roberta.config import RobertaConfig
 from modeling.objectives import masked_lm
 from recipes import augment, rewriting
 from tests.given import RELEASED

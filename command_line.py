@@ -157,7 +157,7 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
 def read(
     options_class, arguments: list[str], flag_values: flags.FlagValues = flags.FLAGS
 ):
-    """The options of a command line, of which `define` has defined the flags.
+    """The options of a command line; `define` has defined the flags.
 
     Args:
         arguments: the program, and what follows it.

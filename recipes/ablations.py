@@ -218,7 +218,7 @@ def _config(flags: Options) -> EncoderConfig:
 
 
 def _check_config(flags: Options, config: EncoderConfig):
-    """Refuses configs of which the tables' rows would not be what they say."""
+    """Refuses configs with which the tables' rows would not be what they say."""
     if config.attention_direction == "none":
         raise UserError(
             f"{flags.bert_config_file}: the tables pre-train encoders whose positions see "

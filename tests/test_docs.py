@@ -199,12 +199,54 @@ def test_differences_of_flags_are_listed():
     assert others and all(name in release[script] for script, name in others)
 
 
+def test_every_flag_is_on_a_page():
+    """In words or in a command, where a user would look for it."""
+    pages = [
+        page for page in PAGES if page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")
+    ]
+    named = {
+        flag for page in pages for flag in re.findall(r"--(\w+)", page.read_text())
+    }
+    for heading in ("have another default or form", "these have another effect"):
+        named |= {flag for _, flag in rows_of_flags(heading)}
+    flags = {flag for names in flags_of_scripts().values() for flag in names}
+    assert len(flags) > 200
+    assert not sorted(flags - named)
+
+
 def test_flags_that_make_another_run_are_those_that_change_its_numbers():
     """One that is forgotten would let a run go on with other numbers, without a word."""
     expected = json.loads((ROOT / "tests/golden/identity_flags.json").read_text())
     for script, flags in expected.items():
         fields = dataclasses.fields(importlib.import_module(script).Options)
         assert sorted(f.name for f in fields if f.metadata["identity"]) == flags
+
+
+# Chains that a reader has to untangle. "each of which" and the like are plain English.
+_CHAINS = re.compile(
+    r"\bbut\s+for\b|(?<!\beach )(?<!\ball )(?<!\bneither )\bof\s+which\b"
+)
+
+
+def test_prose_is_plain():
+    """In pages, docstrings, comments, help and messages."""
+    files = [*ROOT.glob("*.py"), *PAGES, *OTHERS]
+    for folder in (
+        "files",
+        "text",
+        "modeling",
+        "serving",
+        "training",
+        "family",
+        "recipes",
+    ):
+        files += (ROOT / folder).rglob("*.py")
+    assert len(files) > 300
+    found = {}
+    for path in files:
+        lines = _CHAINS.findall(path.read_text(encoding="utf-8"))
+        found |= {str(path.relative_to(ROOT)): lines} if lines else {}
+    assert not found
 
 
 # The flags of --help are in groups, not as they are declared.

@@ -13,7 +13,7 @@ from tests import jobs, tiers
 
 SCRIPTS = sorted(
     {path.name for path in tests.ROOT.glob("*.py")}
-    - {"bert.py", "command_line.py", "errors.py", "options.py"}
+    - {f"{n}.py" for n in ("bert", "command_line", "errors", "extensions", "options")}
     - {f"{name}.py" for name in tests.MOVED}
 )
 SCRIPTS += [

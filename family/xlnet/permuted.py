@@ -120,8 +120,8 @@ class DrawSpans(DrawMasks):
 
     Args:
         alpha, beta: a span of n has a context of n * alpha // beta tokens.
-        reuse_len: the first tokens of a row, a part that does not see the rest, and of
-            which the rest sees everything; 0: a row has one part.
+        reuse_len: the first tokens of a row, a part that does not see the rest, and
+            that the rest sees whole; 0: a row has one part.
         settings: see `DrawMasks`.
     """
 

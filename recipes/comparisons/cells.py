@@ -12,7 +12,6 @@ import dataclasses
 import fcntl
 import glob
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -329,7 +328,7 @@ def _costs(output: str, peak_memory: int) -> dict[str, float]:
         OSError, ValueError, LookupError, statistics.StatisticsError
     ):
         with open(os.path.join(output, run_folder.METRICS), encoding="utf-8") as file:
-            rows = [json.loads(line) for line in file]
+            rows = [json_files.parse(line) for line in file]
         speeds = [row[SPEED] for row in rows if row["kind"] == "train"]
         costs[SPEED] = statistics.median(speeds)
     return costs

@@ -47,7 +47,7 @@ class Value(NamedTuple):
     cells: tuple[str, ...]
     metric: str
     factor: float = 1.0
-    is_loss: bool = False  # of which the perplexity is shown
+    is_loss: bool = False  # its perplexity is shown
 
 
 class Column(NamedTuple):

@@ -152,7 +152,7 @@ class Results:
         return [*lines, "", f"Written to {path} and {JSON}"]
 
     def _tables(self):
-        """The paper's tables of which there is a task, and one of all other tasks."""
+        """The paper's tables that have a task here, and one of all other tasks."""
         shown = {column.task for table in TABLES for column in table.columns}
         for table in TABLES:
             if any(column.task in self._plan.tasks for column in table.columns):

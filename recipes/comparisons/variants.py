@@ -1,11 +1,11 @@
 """What the tables pre-train, and how they use it: the variants that their rows name."""
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from files import json_files
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.features import FEATURES
 
@@ -136,8 +136,7 @@ def _of_architecture(architecture, objective, records=_UNMASKED):
     """
 
     def changes(config):
-        with open(os.path.join(_CONFIGS, f"{architecture}.json")) as file:
-            keys = json.load(file)
+        keys = json_files.read(os.path.join(_CONFIGS, f"{architecture}.json"))
         sizes = {f"{{{name}}}": size for name, size in _sizes(config).items()}
         return {key: sizes.get(value, value) for key, value in keys.items()}
 

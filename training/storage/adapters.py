@@ -110,7 +110,7 @@ def place_of(base: str) -> str:
 def check_fits(
     base: Mapping[str, Sequence[int]], own: Mapping[str, Sequence[int]], path: str
 ) -> None:
-    """Refuses adapters that are not whole, or of which the base has no kernel.
+    """Refuses adapters that are not whole, or whose kernels the base lacks.
 
     Args:
         base: shapes of the encoder's weights.

@@ -20,7 +20,7 @@ import run_pretraining
 import run_squad
 import tests
 from training.run import loop
-from tests import file_operations
+from tests import file_operations, jobs
 
 _MODEL = tests.GOLDEN / "checkpoint"
 _CORPUS = tests.GOLDEN / "pretraining" / "corpus.txt"
@@ -90,6 +90,18 @@ def _records(folder):
     )
 
 
+def _killed(folder):
+    """With an output_dir from which a training goes on behind its first update."""
+    _records(folder)
+    with jobs.untraced(), jobs.dying(1):
+        jobs.run(run_pretraining, _continued(folder))
+
+
+def _continued(folder):
+    checkpoint = f"{folder}/model/bert_model.ckpt"
+    return _pretraining(folder, init_checkpoint=checkpoint, save_checkpoints_steps=1)
+
+
 def _pretraining(folder, **changes):
     return {
         "input_file": [f"{folder}/records/train.tfrecord"],
@@ -155,6 +167,7 @@ ALL = {
         ),
         _records,
     ),
+    "run_pretraining_continued": SetUp(run_pretraining, _continued, _killed),
     "run_classifier": SetUp(
         run_classifier,
         lambda folder: _fine_tuning(

@@ -187,7 +187,6 @@ from training.storage import (
 )
 from files import anywhere, inputs, local
 from training.interchange import (
-    bilm,
     hugging_face,
     keep_layers,
     networks,
@@ -211,13 +210,13 @@ class Edited:
 # === Reading and changing ============================================================
 
 
-def _read_elmo(flags: Options, models: list[Source]) -> Edited:
+def _read_for_words(flags: Options, models: list[Source]) -> Edited:
     """A released ELMo, for the words of a text."""
-    if len(models) > 1 or not isinstance(models[0].format, bilm.Bilm):
+    if len(models) > 1 or not models[0].format.needs_words:
         raise UserError("--words_file is for one --input, a released ELMo")
     paths = inputs.expand(flags.words_file)
-    tokenizer = bilm.words_of(line for path in paths for line in inputs.lines(path))
-    config, tensors = bilm.for_words(models[0].prefix, tokenizer.vocabulary.tokens)
+    lines = (line for path in paths for line in inputs.lines(path))
+    tokenizer, config, tensors = models[0].format.for_words(lines)
     return Edited(tensors, config, tokenizer, {}, {})
 
 
@@ -466,7 +465,7 @@ def main(flags: Options) -> int:
         with _alone(flags.output_dir):
             _write_peft(flags, models[0])
         return 0
-    model = _read_elmo(flags, models) if flags.words_file else _read(flags, models)
+    model = _read_for_words(flags, models) if flags.words_file else _read(flags, models)
     if model.tokenizer and (flags.add_words_file or flags.layout == "hugging_face"):
         _check_tokenization(model.tokenizer, models[0], model.task)
     if flags.keep_layers:

@@ -31,7 +31,6 @@ from files import inputs, local, protected
 from modeling.architectures.features import EMBEDDINGS, MIX
 from text.instances import packing
 from text.progress import Progress
-from text.tokenizers.whole_words import SPECIAL
 from training.queries.options import QueryOptions, check_windows
 
 _STANDARD_OUTPUT = "-"
@@ -145,7 +144,6 @@ if __name__ == "__main__":
 
 from training.queries import query
 from training.run import checks, distribution
-from training.interchange import bilm
 from training.queries.feature_files import WRITERS
 from training.queries.text_features import (
     Counts,
@@ -268,14 +266,14 @@ def _check_paths(flags: Options):
 
 def _read_model(flags: Options, source: Source):
     """The config and the tokenizer; and the tensors of a released ELMo, else None."""
-    if isinstance(source.format, bilm.Bilm):
-        return _elmo(flags, source.prefix)
+    if source.format.needs_words:
+        return _for_words(flags, source)
     model = query.read_model(flags, source)
     _check_sizes(flags, model.config)
     return model.config, model.tokenizer, None
 
 
-def _elmo(flags: Options, prefix):
+def _for_words(flags: Options, source: Source):
     """A released ELMo for the words of the texts."""
     for name in ("vocab_file", "bert_config_file"):
         if getattr(flags, name):
@@ -288,11 +286,10 @@ def _elmo(flags: Options, prefix):
             "--input_file=-: for a released ELMo, texts are read twice, first for their "
             "words; write them to a file"
         )
-    tokenizer = bilm.words_of(_lines(flags))
-    config, tensors = bilm.for_words(prefix, tokenizer.vocabulary.tokens)
+    tokenizer, config, tensors = source.format.for_words(_lines(flags))
     _check_sizes(flags, config)
-    number = config.vocab_size - len(SPECIAL)
-    _say(f"{prefix}: read for {number:,} different words")
+    number = config.vocab_size - len(tokenizer.vocabulary.special_ids)
+    _say(f"{source.prefix}: read for {number:,} different words")
     return config, tokenizer, tensors
 
 

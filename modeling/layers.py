@@ -273,7 +273,7 @@ def _normalize(x, gamma, beta, epsilon):
 
 @fusion.fused
 def _normalize_gradient(x, gamma, mean, inverse, upstream):
-    """By x; and by gamma, but for the sum over all rows."""
+    """By x; and by gamma, before the sum over all rows."""
     normal = (ops.cast(x, "float32") - mean) * inverse
     upstream = ops.cast(upstream, "float32")
     of_normal = upstream * gamma

@@ -14,20 +14,20 @@ import sys
 import pytest
 
 import tests
-from tests import forked
+from tests import forked, jobs
 
 ROOT = tests.ROOT
 # On the ground: command_line.py imports options.py, options.py errors.py, and errors.py
-# nothing. text declares the flags that it knows best.
-GROUND = {"command_line", "errors", "options"}
+# nothing. text declares the flags that it knows best. extensions.py finds family/
+GROUND = {"command_line", "errors", "extensions", "options"}
 _FLAGS = {"errors", "options"}  # only scripts read the command line
-FLOORS = {"files": {"files", *_FLAGS}, "modeling": {"modeling"}}
-FLOORS["text"] = {"text", *FLOORS["files"]}
-FLOORS["serving"] = {"serving", "modeling", *FLOORS["text"]}
+FLOORS = {"files": {"files", *_FLAGS}, "modeling": {"modeling", "extensions"}}
+FLOORS["text"] = {"text", "extensions", *FLOORS["files"]}
+FLOORS["serving"] = {"serving", *FLOORS["modeling"], *FLOORS["text"]}
 FLOORS["training"] = {"training", *FLOORS["serving"]}
-FLOORS["ablations"] = {"ablations", *FLOORS["training"]}
-FLOORS["demo"] = {"demo", "command_line", *FLOORS["training"]}
-SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND
+FLOORS["family"] = {"family", *FLOORS["training"]}
+FLOORS["recipes"] = {"recipes", "command_line", *FLOORS["training"]}
+SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND - tests.MOVED.keys()
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600  # lines
 OURS = {*FLOORS, *SCRIPTS, *GROUND}
 
@@ -124,8 +124,9 @@ def test_modeling_names_no_flag():
         assert not re.search(r"--\w", path.read_text(encoding="utf-8")), path
 
 
-def test_the_name_of_a_file_says_which_it_is():
-    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+def test_the_name_of_a_file_of_the_core_says_which_it_is():
+    core = FLOORS.keys() - {"family"}
+    paths = [path for floor in core for path in (ROOT / floor).rglob("*.py")]
     counts = collections.Counter(path.name for path in paths)
     several = {name for name, count in counts.items() if count > 1}
     assert several == {"__init__.py", "options.py", "table.py"}
@@ -157,6 +158,20 @@ def test_no_script_imports_another():
     assert "run_pretraining" in SCRIPTS
     for name in SCRIPTS:
         assert not imported(ROOT / f"{name}.py") & SCRIPTS, name
+
+
+@pytest.mark.parametrize("script", tests.MOVED)
+def test_the_old_name_of_a_recipe_says_the_new_one(script):
+    done = jobs.finished([sys.executable, str(ROOT / f"{script}.py"), "--help"])
+    assert done.returncode and not done.stdout and done.stderr.count("\n") == 1
+    assert f"python -m {tests.MOVED[script]}," in done.stderr
+
+
+@pytest.mark.parametrize("recipe", [*tests.MOVED.values(), "recipes.demo"])
+def test_a_recipe_is_a_module_to_run(recipe):
+    done = jobs.finished([sys.executable, "-m", recipe, "--no_such_flag"], cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"(see python -m {recipe} --help)" in done.stderr
 
 
 # Where text/ reads records and remote files; everything else is NumPy and Python.
@@ -221,6 +236,27 @@ def test_strangers_addresses_are_opened_through_one_door():
     assert users == allowed
 
 
+def test_json_files_are_read_through_one_door():
+    """Which bounds their size and depth, and says in one line what is wrong."""
+    allowed = {
+        "files/json_files.py",
+        "modeling/architectures/config.py",  # from_json_file, as in the release
+        "serving/export.py",  # asks
+        "serving/reload.py",  # which is a process without our modules
+        "text/corpus/line_formats.py",
+        "text/tasks/squad.py",
+    }
+    # Of a file, and not of what was in memory.
+    reads = re.compile(r"json\.loads?\((?!json\.dumps|.*to_(?:str|json_string)\()")
+    files = [p for f in FLOORS for p in (ROOT / f).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT))
+        for path in [*ROOT.glob("*.py"), *files]
+        if reads.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == allowed
+
+
 @pytest.mark.slow
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""
@@ -255,7 +291,7 @@ def loader(module: str, seen: set[str]) -> str | None:
 
 
 def functions_of_flags():
-    """(file, function, its parameter `flags`) of the product, but those of absl's."""
+    """(file, function, its parameter `flags`) of the product, without those of absl's."""
     for path in [
         *ROOT.glob("*.py"),
         *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
@@ -273,7 +309,7 @@ def test_no_function_reads_flags_but_those_of_the_group_that_it_names():
     seen = 0
     for path, node, argument in functions_of_flags():
         where = f"{path.relative_to(ROOT)}: {node.name}"
-        assert argument.annotation, f"{where}: flags of which group?"
+        assert argument.annotation, f"{where}: the flags of what group?"
         kind = ast.unparse(argument.annotation)
         if kind in ("str", "dict") or not kind.isidentifier():  # names, or values
             continue
@@ -313,15 +349,13 @@ SYSTEMS = {
 KNOWING = {
     "build_vocab.py": ["albert", "sentencepiece"],
     "convert_checkpoint.py": ["elmo"],
-    "extract_features.py": ["elmo", "whole_words"],
-    "modeling/objectives/replaced_tokens.py": ["electra"],
-    "modeling/objectives/span_heads.py": ["albert", "electra", "xlnet"],
-    "modeling/objectives/text_to_text.py": ["t5"],
+    "extract_features.py": ["elmo"],
     "files/protected.py": ["byte_bpe"],
+    "modeling/objectives/span_heads.py": ["albert", "electra", "xlnet"],
+    "run_text_to_text.py": ["t5"],
     "text/graphs/bpe_graph.py": ["gpt"],
-    "text/graphs/wordpiece_graph.py": ["whole_words"],
+    "text/graphs/wordpiece_graph.py": ["elmo", "whole_words"],
     "text/graphs/words_graph.py": ["wordpiece"],
-    "text/instances/contiguous.py": ["sentencepiece", "xlnet"],
     "text/tokenizers/bpe.py": ["gpt", "roberta", "wordpiece"],
     "text/tokenizers/learning/sentencepiece_learning.py": ["albert", "t5", "xlnet"],
     "text/tokenizers/learning/word_learning.py": [
@@ -332,25 +366,23 @@ KNOWING = {
     ],
     "text/tokenizers/sentencepiece.py": ["albert", "t5", "xlnet"],
     "text/tokenizers/tokenizer_json.py": ["byte_bpe", "gpt", "roberta", "wordpiece"],
-    "text/tokenizers/whole_words.py": ["wordpiece"],
     "text/tokenizers/wordpiece.py": ["electra"],
-    "training/interchange/bilm.py": ["elmo", "whole_words"],
-    "training/pretraining/exports.py": ["next_token", "replaced_tokens"],
-    "training/pretraining/options.py": [
-        "permuted",
+    "training/pretraining/exports.py": [
+        "electra",
+        "gpt",
+        "next_token",
         "replaced_tokens",
-        "span_corruption",
+        "t5",
     ],
-    "training/queries/continuation.py": ["next_token", "replaced_tokens"],
+    "training/queries/continuation.py": ["electra", "next_token", "replaced_tokens"],
     "training/queries/mask_filling.py": ["permuted"],
     "training/run/settle.py": ["byte_bpe"],
     "training/storage/source.py": ["albert", "xlnet"],
-    "training/storage/whole_model.py": ["t5"],
 }
 
 
 def words_of_code(path) -> set[str]:
-    """Names and strings in a file's code, but for docstrings, help and messages."""
+    """Names and strings in a file's code, without docstrings, help and messages."""
     tree, prose = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr | ast.Raise) or (

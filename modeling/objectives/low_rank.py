@@ -1,9 +1,8 @@
 """LoRA: a frozen encoder, and a small product of two matrices to add to each kernel."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import keras
-import numpy as np
 
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
@@ -87,59 +86,6 @@ class LowRank(Wrapped):
                 with layers.name_scopes(dense.path):
                     dense.enable_lora(self._rank, self._alpha, a_initializer=draw)
         return made
-
-
-class OnSharedBase:
-    """A network with its own adapters and head, whose other weights are shared variables.
-
-    Args:
-        make: makes the network, without adapters.
-        base: the encoder's weights by path, for any number of networks.
-        own: the other weights by path, among them `lora_kernel_a` and `lora_kernel_b`.
-        alpha: the factor of the products of these, times their rank.
-
-    Attributes:
-        weights: the variables of the network, shared ones and its own.
-        ranked_outputs: as of a `Network`.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[], Network],
-        base: Mapping[str, keras.Variable],
-        own: Mapping[str, np.ndarray],
-        alpha: float,
-    ):
-        # Its variables never have values of their own, which would take memory.
-        with layers.shapes_only():
-            self._network = make()
-            for dense in _dense(self._network.encoder):
-                a = own.get(f"{dense.path}/lora_kernel_a")
-                if a is not None:
-                    with layers.name_scopes(dense.path):
-                        dense.enable_lora(a.shape[1], alpha)
-        self.ranked_outputs = self._network.ranked_outputs
-        self.weights = [
-            _variable(v.path, own[v.path]) if v.path in own else base[v.path]
-            for v in self._network.weights
-        ]
-
-    def __call__(self, batch: Mapping) -> dict:
-        pairs = zip(self._network.weights, self.weights, strict=True)
-        values = [(variable, weight.value) for variable, weight in pairs]
-        with keras.StatelessScope(values, initialize_variables=False):
-            return self._network(batch)
-
-
-def _variable(path: str, value: np.ndarray) -> keras.Variable:
-    scope, _, name = path.rpartition("/")
-    with layers.name_scopes(scope):
-        return keras.Variable(value, name=name)
-
-
-def shared(base: Mapping[str, np.ndarray]) -> dict[str, keras.Variable]:
-    """Variables with the weights of an encoder, for `OnSharedBase`."""
-    return {path: _variable(path, value) for path, value in base.items()}
 
 
 def borrowed(model: Network) -> set[str]:

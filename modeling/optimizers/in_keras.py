@@ -17,7 +17,7 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         peak: the highest.
         num_train_steps: updates of the whole run.
         num_warmup_steps: updates over which it rises.
-        settings: fields of `OptimizerSettings`, of which this needs the schedule's.
+        settings: fields of `OptimizerSettings`; this needs the schedule's.
     """
 
     def __init__(

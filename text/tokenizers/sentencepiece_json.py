@@ -36,7 +36,7 @@ _FINAL_SIGMA = (
 # Set before a mark in a text while their map of characters works, which takes a character
 # with its marks for one and, if it replaces that, drops them. No text has this character.
 _APART = "\ufdd0"
-# What may belong to the character before it, but for Hangul, of which the map has none. At
+# What may belong to the character before it; the map has no Hangul, which is left out. At
 # the beginning of a text, their alignment would break.
 _ATTACHED = r"(?<=.)(?=[\p{M}\x{200c}\x{200d}\x{e33}\x{eb3}\x{ff9e}\x{ff9f}])"
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
@@ -110,7 +110,7 @@ def _is_ours(content, family, specification) -> bool:
 
 
 def _without_tables(normalizer) -> list[dict]:
-    """The steps, but for the characters of classes, which depend on Python's version."""
+    """The steps without the characters of classes, which depend on Python's version."""
     return [
         step | {"pattern": {"Regex": "[]"}}
         if "\\x{" in str(step.get("pattern", ""))

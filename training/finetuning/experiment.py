@@ -312,7 +312,7 @@ class Experiment:
                 run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
-                **self.script,
+                **self._script(),
                 **(flags.lstm_settings if flags.lstm else {}),
                 **self.task.state(),
                 **self.task.tokenizer.settings,
@@ -322,13 +322,13 @@ class Experiment:
             run_folder.write_file(path, content)
             run_folder.write_vocabulary(directory, self.task.tokenizer)
             if flags.lora_rank:
-                adapters.write_note(directory, self.adapter_note)
+                adapters.write_note(directory, self._adapter_note)
 
         is_taken_up = bool(run_folder.steps(directory))
         run.prepare(trainer, write)
 
     @functools.cached_property
-    def adapter_note(self) -> adapters.Note:
+    def _adapter_note(self) -> adapters.Note:
         """What a training notes of the base of its adapters."""
         flags = self.flags
         with layers.shapes_only():
@@ -342,8 +342,7 @@ class Experiment:
             alpha=flags.low_rank_alpha,
         )
 
-    @property
-    def script(self) -> dict:
+    def _script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
         inherited = {item.name for item in dataclasses.fields(FineTuningOptions)}
         own = {

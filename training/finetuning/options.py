@@ -101,15 +101,6 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         only_for={"lora_rank": options.GIVEN},
     )
 
-    export_adapters: list[str] = options.field(
-        [],
-        help="Other runs of this script with --lora_rank on the same base, by output_dir, "
-        "which the export answers for, too, each by a signature named like its folder. "
-        "Contains the base once.",
-        distinct=True,
-        only_for={"do_export": options.GIVEN, "export_formats": options.ABSENT},
-    )
-
     log_every_steps: int = options.override(RunOptions, "log_every_steps", 50)
     num_trials: int = options.field(
         1,
@@ -268,8 +259,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
     def files(self) -> list[str]:
         teacher = [self.distill_from] if self.distill_from else []
-        others = [*self.unlabeled_file, *self.export_adapters]
-        return [*super().files(), *teacher, *others]
+        return [*super().files(), *teacher, *self.unlabeled_file]
 
     @property
     def needs_labels(self) -> bool:
@@ -358,18 +348,17 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
 
 def flags_of_run(
-    group: type[FineTuningOptions], folder: str, state: Mapping, **more
+    group: type[FineTuningOptions], folder: str, state: Mapping
 ) -> FineTuningOptions:
     """The flags with which a run's script exports its model.
 
     Args:
         group: the script's flags.
         state: the run's task.json.
-        more: other flags.
     """
     names = ("lstm_layers", "lstm_size", "features")
     flags = state["flags"] | {name: state[name] for name in names if name in state}
-    return group(**flags, output_dir=folder, do_export=True, **more)
+    return group(**flags, output_dir=folder, do_export=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Teacher:
     Tells the student's task what it learned.
 
     Attributes:
-        splits: the sets of which rows contain its answers.
+        splits: the sets whose rows contain its answers.
         digest: identifies it, in hexadecimal.
     Raises:
         UserError: there is none that --distill_from names, or it does not fit the student.
@@ -263,7 +263,6 @@ def _asked(flags: FineTuningOptions, state):
         do_predict=False,
         do_export=not flags.evaluates,  # something must be asked for; this needs no set
         export_formats=[],
-        export_adapters=[],
         num_trials=1,
         early_stopping_patience=0,
         learning_rate=flags.learning_rate[:1],

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from text.tokenizers.tokenizer import Tokenizer
 
 
 class Format(abc.ABC):
@@ -15,12 +17,15 @@ class Format(abc.ABC):
         path: what names the weights.
         has_tokenizer_config: whether Hugging Face's files next to them decide how text
             becomes ids.
+        needs_words: whether they read the characters of words, so that a model is made for
+            those of a text, by `for_words`.
         is_adapted: whether only adapters are stored.
         head_class: Hugging Face's class of the model, if these files name another than the
             config does.
     """
 
     has_tokenizer_config = False
+    needs_words = False
     is_adapted = False
     head_class: str | None = None
 
@@ -58,6 +63,16 @@ class Format(abc.ABC):
         Raises:
             UserError: a file is damaged, or what it contains cannot be used.
         """
+
+    def for_words(
+        self, lines: Iterable[str]
+    ) -> tuple[Tokenizer, EncoderConfig, dict[str, np.ndarray]]:
+        """A model that knows the words of a text, which spaces separate.
+
+        Returns:
+            its tokenizer, its config, and the tensors of its encoder by our names.
+        """
+        raise NotImplementedError
 
     @property
     def whole(self) -> "Format":

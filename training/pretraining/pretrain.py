@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import os
+import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
-from serving import export_folder
+from serving import export_folder, forms
 from text.instances.table import RowOptions
 from text.records import reading
 from text.tokenizers.tokenizer import Tokenizer
@@ -403,7 +404,8 @@ def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
         dtype=flags.export_dtype,
         formats=flags.export_formats,
     )
-    folder = exports.EXPORTS[form](trainer, settings).save(flags.output_dir)
+    kind = pkgutil.resolve_name(forms.FORMS[form].export)
+    folder = kind(trainer, settings).save(flags.output_dir)
     log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers"
     )

@@ -224,8 +224,8 @@ def choose_objective(
     _check_needs(flags, needs, path, recipe, description, features)
     if objective.state and not rows.in_order:
         raise UserError(
-            f"{path}: --mem_len={flags.mem_len}: is for records of which each row "
-            "continues that of the batch before; write them with --instances=contiguous, "
+            f"{path}: --mem_len={flags.mem_len}: is for records whose rows "
+            "continue those of the batch before; write them with --instances=contiguous, "
             "or leave the flag out"
         )
     steps = _drawn_by_step(needs, recipe, description)

@@ -139,7 +139,7 @@ class RunOptions(options.Group):
         choices=optimizers(),
         help="How a gradient changes the weights; what a release used comes with its "
         "learning-rate schedule. adam_weight_decay, or adam: BERT's. electra_adam: "
-        "ELECTRA's, the same but for the schedule. lamb: adam with updates scaled to the "
+        "ELECTRA's, the same with another schedule. lamb: adam with updates scaled to the "
         "norm of each variable, for batches of thousands of rows. fairseq_adam: RoBERTa's; "
         "corrects Adam's bias and decays every variable. openai_adam, openai_adam_cosine, "
         "openai_adam_constant: GPT's; corrects Adam's bias, also in the weight decay. "

@@ -45,7 +45,7 @@ class Note:
 
 def are_in(names: Iterable[str]) -> bool:
     """Whether a checkpoint with these names contains adapters."""
-    return any(name.endswith((f"/{_A}", f"/{_B}")) for name in names)
+    return any(map(loading.is_adapter, names))
 
 
 def is_noted(folder: str) -> bool:
@@ -116,7 +116,7 @@ def place_of(base: str) -> str:
 def check_fits(
     base: Mapping[str, Sequence[int]], own: Mapping[str, Sequence[int]], path: str
 ) -> None:
-    """Refuses adapters that are not whole, or of which the base has no kernel.
+    """Refuses adapters that are not whole, or whose kernels the base lacks.
 
     Args:
         base: shapes of the encoder's weights.
@@ -351,9 +351,8 @@ class Peft(Adapted):
 
     @functools.cached_property
     def note(self) -> Note:
-        names = [name for name in self._files.tensors if are_in([name])]
-        scope = {name.partition("/")[0] + "/" for name in names}
-        return Note(self._files.base, "", sorted(scope), self._files.alpha)
+        files = self._files
+        return Note(files.base, "", list(files.scope), files.alpha)
 
     def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
         return _shapes(self._files.tensors)

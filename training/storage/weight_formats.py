@@ -1,6 +1,6 @@
 """Lists the formats of weights, and knows the project's own: TensorFlow's checkpoints.
 
-A new format is a `Format` and a row in OTHERS.
+A new format is a `Format` and a row in OTHERS, or of an extension.
 """
 
 import os
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+import extensions
 from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
@@ -22,7 +23,6 @@ from training.interchange.format import Format
 OTHERS = [
     "training.interchange.hugging_face:HuggingFace",
     "training.storage.adapters:Peft",
-    "training.interchange.bilm:Bilm",
 ]
 _ADAPTED = "training.storage.adapters:AdaptedBundle"
 
@@ -31,8 +31,8 @@ _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
 
 def others() -> list[type[Format]]:
-    """The classes of OTHERS."""
-    return [pkgutil.resolve_name(name) for name in OTHERS]
+    """The classes of OTHERS, and those of extensions."""
+    return [*map(pkgutil.resolve_name, OTHERS), *extensions.classes("formats")]
 
 
 def find(folder: str) -> Format:

@@ -1,4 +1,4 @@
-"""Text has the same ids here and in transformers, but for the causes that are listed.
+"""Text has the same ids here and in transformers; the causes of others are listed.
 
     python -m tests.training.interchange.test_transformers_tokenizers 20000
 
@@ -22,8 +22,8 @@ import tokenizers
 
 import tests
 from training.storage import checkpoint, whole_model
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.roberta import RobertaConfig
+from family.electra.encoder import ElectraConfig
+from family.roberta.config import RobertaConfig
 from tests import hostile_texts
 from tests.conversion import convert
 from text.tokenizers import sentencepiece_files

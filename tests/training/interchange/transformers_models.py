@@ -6,15 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from modeling.architectures.t5.t5_decoder import TextToTextModel
+from family.electra import replaced_tokens
+from family.t5.decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
-from modeling.objectives import (
-    masked_lm,
-    replaced_tokens,
-    sentence_pairs,
-    span_beams,
-    tasks,
-)
+from modeling.objectives import masked_lm, sentence_pairs, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
 from training.interchange import hugging_face
@@ -276,7 +271,7 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
 def difference(mine: Mapping, expected: Mapping, case: Case) -> float:
     """The largest relative to the largest number of an output.
 
-    At padding, too, but for GPT and T5: nothing reads what these compute there.
+    At padding, too, except for GPT and T5: nothing reads what these compute there.
     """
     mask = batch(case)["input_mask"].reshape(ROWS, LENGTH) > 0
     mask |= case.architecture not in ("gpt", "t5")

@@ -10,7 +10,7 @@ from modeling import layers, losses
 from modeling.architectures.network import Network
 from modeling.architectures.t5.t5_config import T5Config
 from modeling.architectures.t5.t5_encoder import Stack, unseen
-from modeling.architectures.t5.t5_layers import Kernel, unseen_scores
+from modeling.architectures.t5.t5_layers import dense, unseen_scores
 from modeling.architectures.table import make_encoder
 
 # The factor of the square of the logarithm of the softmax's denominator in training.
@@ -138,13 +138,13 @@ class Decoder(Stack, keras.layers.Layer):
         self.own_logits = None
         if not config.tie_word_embeddings:
             sizes = config.hidden_size, config.vocab_size
-            self.own_logits = Kernel(config, initializers, dtype, *sizes, "logits")
+            self.own_logits = dense(config, initializers, dtype, *sizes, name="logits")
         self.build()
 
     def build(self, input_shape=None):
         self.build_stack()
         if self.own_logits:
-            self.own_logits.build()
+            self.own_logits.build((None, self.config.hidden_size))
         self.built = True
 
     @property
@@ -164,7 +164,7 @@ class Decoder(Stack, keras.layers.Layer):
         """float32 [1, n, t, t], which also hides what follows a position."""
         places = ops.arange(length)
         seen = places[:, None] >= places[None, :]
-        bias = self.blocks[0].attention.bias(length, length)
+        bias = self.blocks[0].attention.bias.of_distances(length, length)
         return bias + unseen_scores(seen)[None, None]
 
     def call(

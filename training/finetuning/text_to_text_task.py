@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from training.storage import run_folder
 from errors import UserError
-from modeling.objectives.text_to_text import Generation
+from family.t5.text_to_text import Generation
 from text.graphs import as_text_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row, static_lengths

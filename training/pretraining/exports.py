@@ -13,11 +13,11 @@ from training import metrics
 from training.backend import tf
 from training.run import loop
 from training.storage import model_card
+from family.electra.replaced_tokens import DiscriminatorModel
+from family.gpt.next_token import LastTokenModel
+from family.t5.text_to_text import Generation
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
-from modeling.objectives.next_token import LastTokenModel
-from modeling.objectives.replaced_tokens import DiscriminatorModel
-from modeling.objectives.text_to_text import Generation
 from serving import export, forms
 from text.graphs import as_text_graph, mask_tokens_graph
 from text.graphs.packing_graph import pack

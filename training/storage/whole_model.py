@@ -5,9 +5,9 @@ import functools
 from training.backend import keras
 from training.storage import checkpoint, checkpoint_contents
 from errors import UserError
+from family.t5.decoder import TextToTextModel
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
-from modeling.architectures.t5.t5_decoder import TextToTextModel
 from modeling.objectives.sentence_pairs import PretrainingModel
 from training.interchange import networks
 from training.interchange.adapter import Adapter

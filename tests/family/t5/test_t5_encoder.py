@@ -205,14 +205,12 @@ def test_distances_share_embeddings_as_in_both_codes(direction, sizes):
 def test_a_bias_is_that_of_its_distance(queries, keys):
     config = t5.SMALL
     for both_sides in (True, False):
-        attention = make_encoder(config).blocks[0].attention
-        attention.both_sides = both_sides
-        table = np.asarray(attention.bias.table)
+        bias = make_encoder(config).blocks[0].attention.bias
+        bias.both_sides = both_sides
+        table = np.asarray(bias.table)
         distances = np.arange(keys)[None] - np.arange(queries)[:, None]
         expected = table[:, t5_layers.bucket(distances, both_sides, 8, 16)]
-        np.testing.assert_array_equal(
-            attention.bias.of_distances(queries, keys)[0], expected
-        )
+        np.testing.assert_array_equal(bias.of_distances(queries, keys)[0], expected)
 
 
 @pytest.mark.slow

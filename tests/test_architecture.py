@@ -318,6 +318,7 @@ KNOWING = {
     "extract_features.py": ["elmo"],
     "files/protected.py": ["byte_bpe"],
     "modeling/objectives/span_heads.py": ["albert", "electra", "xlnet"],
+    "run_text_to_text.py": ["t5"],
     "text/graphs/bpe_graph.py": ["gpt"],
     "text/graphs/wordpiece_graph.py": ["elmo", "whole_words"],
     "text/graphs/words_graph.py": ["wordpiece"],
@@ -332,7 +333,6 @@ KNOWING = {
     "text/tokenizers/sentencepiece.py": ["albert", "t5", "xlnet"],
     "text/tokenizers/tokenizer_json.py": ["byte_bpe", "gpt", "roberta", "wordpiece"],
     "text/tokenizers/wordpiece.py": ["electra"],
-    "training/finetuning/text_to_text_task.py": ["t5"],
     "training/pretraining/exports.py": [
         "electra",
         "gpt",
@@ -344,7 +344,6 @@ KNOWING = {
     "training/queries/mask_filling.py": ["permuted"],
     "training/run/checks.py": ["byte_bpe"],
     "training/storage/checkpoint.py": ["albert", "elmo", "xlnet"],
-    "training/storage/whole_model.py": ["t5"],
 }
 
 

@@ -41,6 +41,7 @@ class T5Config(EncoderConfig):
         "eos_token_id",
     )
     has_segments = False
+    pretraining_model = "family.t5.decoder:TextToTextModel"
     capabilities = frozenset({"decoder"})
     masked_lm = MaskedLMNames(transform=None)
     truncated_weights = False

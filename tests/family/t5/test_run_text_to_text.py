@@ -12,6 +12,8 @@ import pytest
 import predict
 import run_text_to_text
 import tests
+from family.t5 import as_text
+from family.t5.task import Example
 from serving.predictor import Predictor
 from tests import forked, jobs
 from tests.family.t5 import runs as text_to_text
@@ -25,9 +27,7 @@ from tests.family.t5.runs import (
     run,
     write_table,
 )
-from text.tasks import as_text
 from training.finetuning.task import Predictions
-from training.finetuning.text_to_text_task import Example
 
 GOLDEN = tests.GOLDEN / "squad"
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}

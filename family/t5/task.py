@@ -9,11 +9,10 @@ from typing import NamedTuple, Protocol
 
 from training.storage import run_folder
 from errors import UserError
+from family.t5 import as_text, as_text_graph
 from family.t5.text_to_text import Generation
-from text.graphs import as_text_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row, static_lengths
-from text.tasks import as_text
 from training.finetuning.task import SAMPLE_TEXTS, Judgement, ServedTask
 
 _TARGETS = ("target_ids", "target_mask")  # what rows hold besides the inputs

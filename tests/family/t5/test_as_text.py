@@ -7,8 +7,8 @@ import pytest
 
 import tests
 from training.backend import tf
-from text.graphs import as_text_graph
-from text.tasks import as_text, glue
+from family.t5 import as_text, as_text_graph
+from text.tasks import glue
 
 CASES = [
     json.loads(line)

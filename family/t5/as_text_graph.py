@@ -1,14 +1,14 @@
 """Writes inputs as T5 reads them in a TensorFlow graph, for SavedModels.
 
-It equals text/tasks/as_text.py, which names its source.
+It equals family/t5/as_text.py, which names its source.
 """
 
 from collections.abc import Mapping
 
 import tensorflow as tf
 
+from family.t5.as_text import Wording
 from text.graphs.graph_tokenizer import GraphTokenizer
-from text.tasks.as_text import Wording
 
 # RE2's \s lacks \v, as in T5's preprocessing.
 _PUNCTUATION, _SPACES = "([[:punct:]])", r"\s+"

@@ -167,6 +167,11 @@ class Dense(keras.layers.Dense):
         return rows, math.prod(columns)
 
     @property
+    def kernel_path(self) -> str:
+        """The name of what is stored."""
+        return self._kernel.path
+
+    @property
     def kernel(self):
         """The matrix, with what adapters add."""
         if not self.lora_enabled:

@@ -38,6 +38,14 @@ class TextToTextModel(Network):
         self.decoder = Decoder(config, self.encoder.embeddings, seed=seed, dtype=dtype)
         self.built = True
 
+    @property
+    def backbone(self):
+        return (self.encoder, self.decoder)
+
+    @property
+    def scope(self):
+        return (*super().scope, f"{self.decoder.name}/")
+
     def decode(
         self,
         encoded,

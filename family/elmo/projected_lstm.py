@@ -164,9 +164,12 @@ class ProjectedLstms(keras.layers.Layer):
         slopes, hidden = self._slopes(is_token, outputs, cells, gates)
         reversed_weights = [ops.swapaxes(w, 1, 2) for w in (of_outputs, projections)]
 
-        def step(state, inputs):
+        inputs = (of_new_outputs, of_new_cells, *slopes, is_token)
+
+        def step(state, number):
             of_output, of_cell = state[:2]
-            more_output, more_cell, inside, by_cell, by_output, *others = inputs
+            now = (ops.take(x, number, axis=0) for x in inputs)
+            more_output, more_cell, inside, by_cell, by_output, *others = now
             through, is_open, f, is_token = others
             of_output, of_cell = of_output + more_output, of_cell + more_cell
             of_projection = of_output * is_open
@@ -183,9 +186,10 @@ class ProjectedLstms(keras.layers.Layer):
             )
             return state, state
 
-        inputs = (of_new_outputs, of_new_cells, *slopes, is_token)
+        # Not the inputs: of several, TensorFlow's scan needs to know the length.
+        steps = ops.arange(ops.shape(gates)[0])
         begin = (*(ops.zeros_like(x[0]) for x in (outputs, cells, gates, outputs)),)
-        (of_output, of_cell, *_), results = ops.scan(step, begin, inputs, reverse=True)
+        (of_output, of_cell, *_), results = ops.scan(step, begin, steps, reverse=True)
         of_gates, of_projection = results[2:]
         return (
             of_gates,

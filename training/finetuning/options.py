@@ -95,11 +95,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
     lora_targets: list[str] | None = options.field(
         None,
         help="Dense layers, by the end of their names, such as query, key, value, "
-        "attention/output/dense, intermediate/dense or output/dense; in a T5 q, k, v, o, "
-        "wi (wi_0 and wi_1) or wo, of encoder and decoder; in an XLNet q, k, v, r, o, "
-        "layer_1 or layer_2; in an ELMo forward_kernel, forward_projection and those of "
-        "the backward direction. By default query and value, q and v, and an ELMo's "
-        "projections.",
+        "attention/output/dense, intermediate/dense or output/dense; by default those of "
+        "queries and values or, without attention, projections.",
         distinct=True,
         identity=True,
         only_for={"lora_rank": options.GIVEN},

@@ -149,7 +149,7 @@ def _check_value(item, value):
         value if isinstance(value, list) else [value],
         item.metadata["bounds"],
     )
-    if not values and default_of(item):
+    if not values and default_of(item) != []:
         raise UserError(f"--{item.name}= is empty; list at least one")
     for number in values:
         if isinstance(number, str) and "\0" in number:

@@ -14,7 +14,6 @@ from training.storage import adapters, checkpoint, run_folder
 from errors import UserError, count
 from files import anywhere
 from modeling import layers
-from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
 from modeling.objectives import low_rank
 from modeling.objectives.frozen_layers import FrozenLayers
@@ -212,7 +211,7 @@ class Experiment:
                 objective,
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
-                targets=flags.lora_targets,
+                targets=self.lora_targets,
                 base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
             )
         checks.check_objective(flags, objective, self.config, flags.bert_config_file)
@@ -240,10 +239,10 @@ class Experiment:
         )
         self.log.say(trainer.description)
         if adapts:
-            encoder = trainer.model.encoder
-            weights = {v.path: v for v in encoder.weights if not v.trainable}
-            required = self._required(trainer)
-            checkpoint.load(weights, flags.init_checkpoint, required, encoder.scope)
+            lent = low_rank.borrowed(trainer.model)
+            weights = {name: trainer.weights[name] for name in lent}
+            required, scope = self._required(trainer), trainer.model.scope
+            checkpoint.load(weights, flags.init_checkpoint, required, scope)
         return trainer
 
     def run(
@@ -282,6 +281,7 @@ class Experiment:
         identity = {
             "task": type(self.task).__name__,
             **options.identity(flags),
+            "lora_targets": self.lora_targets,
             **varied,
             **flags.optimizer_settings,
             **flags.lstm_settings,
@@ -334,15 +334,19 @@ class Experiment:
         """What a training notes of the base of its adapters."""
         flags = self.flags
         with layers.shapes_only():
-            scope = make_encoder(self.config).scope
-        scope = [scope] if isinstance(scope, str) else list(scope)
-        base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))
+            scope = self.task.objective().network(self.config).scope
+        base = checkpoint.base_weights(flags.init_checkpoint, scope)
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
             base_sha256=checkpoint.digest(base),
-            scope=scope,
+            scope=list(scope),
             alpha=flags.low_rank_alpha,
         )
+
+    @property
+    def lora_targets(self) -> list[str]:
+        """What adapters change; without a flag, what is usual for the architecture."""
+        return self.flags.lora_targets or list(self.config.low_rank_targets)
 
     def _script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
@@ -396,7 +400,7 @@ class Experiment:
         """The names of the variables that a training may not begin at random."""
         model = trainer.model
         required = model.encoder if self.flags.init_encoder_only else model
-        return tuple(name for name in required.required if not adapters.are_in([name]))
+        return required.required
 
     # --- Training --------------------------------------------------------------------
 

@@ -92,10 +92,11 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         identity=True,
         only_for={"lora_rank": options.GIVEN},
     )
-    lora_targets: list[str] = options.field(
-        ["query", "value"],
-        help="Dense layers of the encoder, by the end of their names, such as query, key, "
-        "value, attention/output/dense, intermediate/dense or output/dense.",
+    lora_targets: list[str] | None = options.field(
+        None,
+        help="Dense layers, by the end of their names, such as query, key, value, "
+        "attention/output/dense, intermediate/dense or output/dense; by default those of "
+        "queries and values or, without attention, projections.",
         distinct=True,
         identity=True,
         only_for={"lora_rank": options.GIVEN},

@@ -160,9 +160,8 @@ def adapters_of(prefix: str) -> tuple[adapters.Note, Mapping[str, np.ndarray]]:
     if not peft.is_weights(prefix):
         return adapters.read_note(folder_of(prefix)), read_stored(prefix)
     stored = peft.read(prefix)
-    own = stored.tensors
-    scope = {name.partition("/")[0] + "/" for name in own if adapters.are_in([name])}
-    return adapters.Note(stored.base, "", sorted(scope), stored.alpha), own
+    note = adapters.Note(stored.base, "", list(stored.scope), stored.alpha)
+    return note, stored.tensors
 
 
 def _of_base(read_base, note, prefix):
@@ -375,7 +374,11 @@ def match(
     if peft.is_weights(prefix):
         adapters.check_head(*adapters_of(prefix), variables, prefix)
     missing = [
-        n for n in report.initial if required is not None and n.startswith(required)
+        name
+        for name in report.initial
+        if required is not None
+        and name.startswith(required)
+        and not adapters.are_in([name])  # as a whole, a checkpoint has none
     ]
     if missing or not report.matched:
         what = "all variables of the model"

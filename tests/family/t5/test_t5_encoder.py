@@ -84,7 +84,11 @@ def test_every_layer_equals_both_codes(model, version, exact):
     near(exact["logits"], theirs["logits"])
     near(exact["logits"][real], mesh["logits"][real], 1.1e-4)
     near(logits, exact["logits"], 2e-5 * np.abs(exact["logits"]).max())
-    near(model.encoder.blocks[0].attention.bias(24, 24), theirs["encoder_bias"], 0)
+    near(
+        model.encoder.blocks[0].attention.bias.of_distances(24, 24),
+        theirs["encoder_bias"],
+        0,
+    )
     seen = np.tri(14) > 0
     bias = np.asarray(model.decoder.bias(14))
     near(bias[..., seen], theirs["decoder_bias"][..., seen], 0)
@@ -201,12 +205,12 @@ def test_distances_share_embeddings_as_in_both_codes(direction, sizes):
 def test_a_bias_is_that_of_its_distance(queries, keys):
     config = t5.SMALL
     for both_sides in (True, False):
-        attention = make_encoder(config).blocks[0].attention
-        attention.both_sides = both_sides
-        table = np.asarray(attention.relative_attention_bias)
+        bias = make_encoder(config).blocks[0].attention.bias
+        bias.both_sides = both_sides
+        table = np.asarray(bias.table)
         distances = np.arange(keys)[None] - np.arange(queries)[:, None]
         expected = table[:, t5_layers.bucket(distances, both_sides, 8, 16)]
-        np.testing.assert_array_equal(attention.bias(queries, keys)[0], expected)
+        np.testing.assert_array_equal(bias.of_distances(queries, keys)[0], expected)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import keras
 import numpy as np
 
+from errors import UserError, setting
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.encoder import Encoder
@@ -51,23 +52,23 @@ class LowRank(Wrapped):
         with layers.shapes_only():
             kernels = {d.path: d.kernel.shape for d in _dense(make_encoder(config))}
         if not kernels:
-            raise ValueError(
+            raise UserError(
                 f"the encoder of the architecture {config.architecture!r} has no dense "
-                "layers to adapt; remove `lora_rank`"
+                f"layers to adapt; remove {setting('lora_rank')}"
             )
         for target in self._targets:
             chosen = [s for path, s in kernels.items() if _ends(path, (target,))]
             if not chosen:
                 names = sorted({path.rpartition("/")[2] for path in kernels})
-                raise ValueError(
-                    f"`lora_targets` has {target!r}, which no dense layer of the encoder "
-                    f"is called; they are called {', '.join(names)}"
+                raise UserError(
+                    f"{setting('lora_targets')} has {target!r}, which no dense layer of "
+                    f"the encoder is called; they are called {', '.join(names)}"
                 )
             smallest = min(map(min, chosen))
             if self._rank > smallest:
-                raise ValueError(
-                    f"`lora_rank` is {self._rank}, more than {smallest}, the width of "
-                    f"{target}; use a smaller one, such as 8"
+                raise UserError(
+                    f"{setting('lora_rank')} is {self._rank}, more than {smallest}, the "
+                    f"width of {target}; use a smaller one, such as 8"
                 )
 
     def network(self, config, *, seed=0, dtype="float32") -> Network:

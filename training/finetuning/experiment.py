@@ -215,7 +215,7 @@ class Experiment:
                 targets=flags.lora_targets,
                 base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
             )
-        checks.check_objective(flags, objective, self.config, flags.bert_config_file)
+        checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
         steps = self.num_train_steps(trial) if flags.do_train else 1

@@ -325,7 +325,7 @@ def _check_objective(flags: PretrainingOptions, config):
             )
     objective = flags.make_objective()
     word_teacher.check_objective(flags, objective)
-    checks.check_objective(flags, objective, config, flags.bert_config_file)
+    checks.check_objective(objective, config, flags.bert_config_file)
     if flags.do_export:
         _check_export(flags, objective.exporter, config)
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 import tests
+from errors import UserError
 from modeling import custom_gradients, losses
 from modeling.distillation import soft_words
 from modeling.distillation.distillation import Distillation
@@ -232,7 +233,7 @@ def test_without_answers_the_head_is_left_alone():
     ],
 )
 def test_what_cannot_be_compared_is_refused(settings, changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         make(Distillation(**settings), **changes)
     assert not next_token.NextToken().comparison
     assert not replaced_tokens.ReplacedTokens().comparison

@@ -118,6 +118,19 @@ def test_modeling_needs_keras_alone():
         assert not imported(path) & {"tensorflow", "tensorflow_text", "jax"}, path
 
 
+_PRIVATE = re.compile(
+    r"keras\.src|tensorflow\.python|\b_(?:flatten_layers|track_variable"
+    r"|get_variable_index)\b"
+)
+
+
+def test_one_file_each_uses_what_is_not_public_in_keras_and_in_tensorflow():
+    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    paths += [ROOT / f"{name}.py" for name in SCRIPTS]
+    using = {p for p in paths if _PRIVATE.search(p.read_text(encoding="utf-8"))}
+    assert using == {ROOT / "modeling/private.py", ROOT / "training/backend.py"}
+
+
 def test_modeling_names_no_flag():
     """Its messages name settings by `errors.setting`, which knows who reads them."""
     for path in (ROOT / "modeling").rglob("*.py"):

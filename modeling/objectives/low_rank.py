@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from errors import UserError, setting
-from modeling import layers
+from modeling import layers, private
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.network import Network
@@ -149,9 +149,9 @@ def borrowed(model: Network) -> set[str]:
 
 
 def _dense(encoder: Encoder) -> Iterator[layers.Dense]:
-    """Those of the transformer layers; one that is used several times, once."""
-    unique = dict.fromkeys(encoder._flatten_layers(include_self=False))
-    return (layer for layer in unique if isinstance(layer, layers.Dense))
+    """Those of the transformer layers."""
+    found = private.layers_in(encoder)
+    return (layer for layer in found if isinstance(layer, layers.Dense))
 
 
 def _ends(path, targets):

@@ -186,9 +186,9 @@ from training.storage import (
     run_folder,
     whole_model,
 )
+from family.elmo import bilm
 from files import anywhere, inputs, local
 from training.interchange import (
-    bilm,
     hugging_face,
     hugging_face_task,
     hugging_face_tokenizers,

@@ -9,7 +9,7 @@ from keras import ops
 
 import tests
 from errors import UserError
-from modeling.architectures.xlnet.xlnet import XlnetConfig
+from family.xlnet.encoder import XlnetConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import TEACHERS, Distilled
 from modeling.distillation.soft_answers import COMPARED

@@ -142,14 +142,15 @@ def test_modeling_names_no_flag():
 _ARGUMENTS = "vocab_file|bert_config_file|do_lower_case|strip_accents|split_cjk"
 _FLAG = re.compile(rf"(?<!\.py )--(?:$|(?:{_ARGUMENTS})\b)")
 _BELOW_BOTH_DOORS = (
-    "text/tokenizers training/interchange training/queries training/storage"
+    *("family", "text/tokenizers"),
+    *("training/interchange", "training/queries", "training/storage"),
 )
 
 
-@pytest.mark.parametrize("room", _BELOW_BOTH_DOORS.split())
+@pytest.mark.parametrize("room", _BELOW_BOTH_DOORS)
 def test_errors_that_python_shows_name_options_by_setting(room):
     """In bert.py, they are arguments."""
-    for path in (ROOT / room).glob("*.py"):
+    for path in (ROOT / room).rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         raised = [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
         for part in (part for node in raised for part in ast.walk(node)):

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import keras
 
-from modeling import layers
+from errors import UserError, setting
+from modeling import layers, private
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from modeling.objectives.objective import Objective, Wrapped
@@ -48,23 +49,23 @@ class LowRank(Wrapped):
             made = self.inner.network(config)
         kernels = {dense.path: dense.matrix_shape for dense in _dense(made)}
         if not kernels:
-            raise ValueError(
+            raise UserError(
                 f"the architecture {config.architecture!r} has no dense "
-                "layers to adapt; remove `lora_rank`"
+                f"layers to adapt; remove {setting('lora_rank')}"
             )
         for target in self._targets:
             chosen = [s for path, s in kernels.items() if _ends(path, (target,))]
             if not chosen:
                 names = sorted({path.rpartition("/")[2] for path in kernels})
-                raise ValueError(
-                    f"`lora_targets` has {target!r}, which no dense layer "
+                raise UserError(
+                    f"{setting('lora_targets')} has {target!r}, which no dense layer "
                     f"is called; they are called {', '.join(names)}"
                 )
             smallest = min(map(min, chosen))
             if self._rank > smallest:
-                raise ValueError(
-                    f"`lora_rank` is {self._rank}, more than {smallest}, the width of "
-                    f"{target}; use a smaller one, such as 8"
+                raise UserError(
+                    f"{setting('lora_rank')} is {self._rank}, more than {smallest}, the "
+                    f"width of {target}; use a smaller one, such as 8"
                 )
 
     def network(self, config, *, seed=0, dtype="float32") -> Network:
@@ -92,11 +93,8 @@ def _weights(model: Network) -> Iterator[keras.Variable]:
 
 def _dense(model: Network) -> Iterator[layers.Dense]:
     """Those of the backbone; one that is used several times, once."""
-    unique = dict.fromkeys(
-        layer
-        for part in model.backbone
-        for layer in part._flatten_layers(include_self=False)
-    )
+    parts = model.backbone
+    unique = dict.fromkeys(layer for part in parts for layer in private.layers_in(part))
     return (layer for layer in unique if isinstance(layer, layers.Dense))
 
 

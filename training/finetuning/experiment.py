@@ -26,7 +26,7 @@ from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
 from training.interchange import hugging_face, hugging_face_task
-from training.run.run import Run, load_start
+from training.run.run import Run, identity_of, load_start
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -214,7 +214,7 @@ class Experiment:
                 targets=self.lora_targets,
                 base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
             )
-        checks.check_objective(flags, objective, self.config, flags.bert_config_file)
+        checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
         steps = self.num_train_steps(trial) if flags.do_train else 1
@@ -269,40 +269,12 @@ class Experiment:
             log,
             directory=directory,
             identity=None if varied is None else self._identity(varied),
-            defaults={
-                "teacher_sha256": None,
-                "task": type(self.task).__name__,
-                **self._stopping(),
-            },
         )
 
     def _identity(self, varied):
-        flags = self.flags
-        identity = {
-            "task": type(self.task).__name__,
-            **options.identity(flags),
-            "lora_targets": self.lora_targets,
-            **varied,
-            **flags.optimizer_settings,
-            **flags.lstm_settings,
-            "teacher_sha256": self.teacher and self.teacher.digest,
-            **self.task.settings(),
-            **self.task.tokenizer.settings,
-            **dataclasses.asdict(self.config),
-            "training_examples": self.sets.digest("train"),
-        }
-        # As it will be read back: JSON turns tuples into lists.
-        return json.loads(json.dumps(identity | self._stopping()))
-
-    def _stopping(self) -> dict:
-        """What decides when an early-stopped run ends."""
-        flags = self.flags
-        if not flags.early_stopping_patience:
-            return {}
-        return {
-            "eval_every_steps": flags.eval_every_steps,
-            "dev_examples": self.sets.digest(self.task.eval_sets[0]),
-        }
+        own = {"lora_targets": self.lora_targets} | varied
+        parts = own, self.flags.lstm_settings, self.task.identity, self.sets.identity
+        return identity_of(self.flags, self.config, self.teacher, *parts)
 
     def prepare(self, run: Run, trainer: loop.Trainer | None = None) -> None:
         """Writes what a training and its model need to its folder; see `Run.prepare`."""

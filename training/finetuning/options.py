@@ -65,6 +65,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         "gives all the same rate.",
         above=0,
         at_most=1,
+        identity=True,
     )
 
     freeze_layers: int | None = options.field(
@@ -103,6 +104,9 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
     )
 
     log_every_steps: int = options.override(RunOptions, "log_every_steps", 50)
+    eval_every_steps: int = options.override(
+        RunOptions, "eval_every_steps", 0, identity="early_stopping_patience"
+    )
     num_trials: int = options.field(
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "
@@ -293,7 +297,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
     @property
     def lstm_settings(self) -> dict:
-        """By which runs are compared: `lstm_layers` as given, the size, what is read."""
+        """What identifies a run: `lstm_layers` as given, the size, what is read."""
         size = self.lstm.size if self.lstm else None
         settings = {"lstm_layers": self.lstm_layers, "lstm_size": size}
         return settings | ({"features": self.features} if self.features else {})

@@ -34,10 +34,10 @@ import options
 from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
-from training.run import settle
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
 from files import anywhere, sources
+from modeling import private
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
@@ -54,6 +54,7 @@ from training.interchange import hugging_face
 from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
+from training.run.settle import TrainableModel
 
 __all__ = [
     "MaskedLM",
@@ -479,7 +480,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
 def _merged(layer: Encoder) -> dict[str, np.ndarray]:
     """The weights by name; what `enable_lora` added is part of its kernel."""
     values = {variable.path: variable.numpy() for variable in layer.weights}
-    for each in layer._flatten_layers():
+    for each in private.layers_in(layer):
         if getattr(each, "lora_enabled", False):
             own = {variable.path: variable for variable in each.weights}
             values |= adapters.without(own, each.lora_alpha)
@@ -595,6 +596,5 @@ def load_task(path: str) -> Task:
         )
     script = importlib.import_module(settings["script"].removesuffix(".py"))
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
-        flags = flags_of_run(script.Options, path, settings)
-        model = settle.TrainableModel(flags)
+        model = TrainableModel(flags_of_run(script.Options, path, settings))
         return Task(finetune.served(script.make(model), model))

@@ -24,10 +24,9 @@ from collections.abc import Mapping
 import command_line
 from recipes.comparisons.options import Options
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 import options
 from training.run import checks

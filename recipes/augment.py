@@ -106,10 +106,9 @@ class Options(QueryOptions):
         return tables.form_of(self.output_file) or "tsv"
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.queries import mask_filling, query
 from recipes import rewriting

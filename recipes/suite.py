@@ -89,10 +89,9 @@ class Options(options.Group):
             raise UserError("--output_dir: is empty; name a folder")
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from files import local
 from recipes.comparisons import cells, suite_page, suite_plan

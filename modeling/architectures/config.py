@@ -61,6 +61,8 @@ class EncoderConfig:
             position, and whose second half nothing that precedes it; "decoder", one that
             writes text.
         masked_lm: what its masked-LM head consists of.
+        low_rank_targets: the dense layers that LoRA changes by default, by the end of their
+            names.
         glorot_heads: whether the first weights of task heads are drawn from Glorot's
             uniform distribution instead of the encoder's.
         truncated_weights: whether the first weights of encoder and task heads, which are
@@ -81,6 +83,7 @@ class EncoderConfig:
     has_segments: typing.ClassVar[bool] = True
     capabilities: typing.ClassVar[frozenset[str]] = frozenset()
     masked_lm: typing.ClassVar[MaskedLMNames] = MaskedLMNames()
+    low_rank_targets: typing.ClassVar[tuple[str, ...]] = ("query", "value")
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
     pretraining_model: typing.ClassVar[str] = (

@@ -177,7 +177,7 @@ class Objective(abc.ABC):
         """Refuses an encoder that cannot learn this.
 
         Raises:
-            ValueError: says why, and what to change; settings are in backquotes.
+            UserError: says why, and what to change.
         """
         del config
 

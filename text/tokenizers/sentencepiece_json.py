@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 import tokenizers
 from tokenizers import decoders, models
 
-from errors import UserError
+from errors import UserError, setting
 from text.tokenizers import sentencepiece_files, tokenizer_json
 from text.tokenizers.sentencepiece_files import Piece, Specification
 from text.tokenizers.vocabulary import sentinel
@@ -57,7 +57,8 @@ def tokens_of(path: str) -> list[str]:
             raise UserError(
                 f"{path}: added_tokens has {mark!r}, which is cut out of words, so that "
                 "each part of them begins a word; SentencePiece does not do this, so pass "
-                "the model's spiece.model with --vocab_file, or use another model"
+                f"the model's spiece.model with {setting('vocab_file')}, or use another "
+                "model"
             )
     added = [token["content"] for token in content["added_tokens"]]
     return tokenizer_json.tokens_of(path, content, added)

@@ -13,7 +13,6 @@ from training.run import capacity, checks, distribution, loop, report
 from training.storage import adapters, checkpoint_contents, run_folder
 from errors import UserError, count
 from modeling import layers
-from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
 from modeling.objectives import low_rank
 from modeling.objectives.frozen_layers import FrozenLayers
@@ -25,7 +24,7 @@ from training.finetuning.sets import Set, Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
-from training.run.run import Run, load_start
+from training.run.run import Run, identity_of, load_start
 from training.run.settle import TrainableModel, check_text
 from training.storage.source import ModelFolder, Source
 
@@ -211,10 +210,10 @@ class Experiment:
                 objective,
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
-                targets=flags.lora_targets,
+                targets=self.lora_targets,
                 base=self.model.source.shapes(),
             )
-        checks.check_objective(flags, objective, self.config, flags.bert_config_file)
+        checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
         steps = self.num_train_steps(trial) if flags.do_train else 1
@@ -239,10 +238,10 @@ class Experiment:
         )
         self.log.say(trainer.description)
         if adapts:
-            encoder = trainer.model.encoder
-            weights = {v.path: v for v in encoder.weights if not v.trainable}
-            required = self._required(trainer)
-            self.model.source.load(weights, required, encoder.scope)
+            lent = low_rank.borrowed(trainer.model)
+            weights = {name: trainer.weights[name] for name in lent}
+            required, scope = self._required(trainer), trainer.model.scope
+            self.model.source.load(weights, required, scope)
         return trainer
 
     def run(
@@ -268,39 +267,12 @@ class Experiment:
             log,
             directory=directory,
             identity=None if varied is None else self._identity(varied),
-            defaults={
-                "teacher_sha256": None,
-                "task": type(self.task).__name__,
-                **self._stopping(),
-            },
         )
 
     def _identity(self, varied):
-        flags = self.flags
-        identity = {
-            "task": type(self.task).__name__,
-            **options.identity(flags),
-            **varied,
-            **flags.optimizer_settings,
-            **flags.lstm_settings,
-            "teacher_sha256": self.teacher and self.teacher.digest,
-            **self.task.settings(),
-            **self.task.tokenizer.settings,
-            **dataclasses.asdict(self.config),
-            "training_examples": self.sets.digest("train"),
-        }
-        # As it will be read back: JSON turns tuples into lists.
-        return json.loads(json.dumps(identity | self._stopping()))
-
-    def _stopping(self) -> dict:
-        """What decides when an early-stopped run ends."""
-        flags = self.flags
-        if not flags.early_stopping_patience:
-            return {}
-        return {
-            "eval_every_steps": flags.eval_every_steps,
-            "dev_examples": self.sets.digest(self.task.eval_sets[0]),
-        }
+        own = {"lora_targets": self.lora_targets} | varied
+        parts = own, self.flags.lstm_settings, self.task.identity, self.sets.identity
+        return identity_of(self.flags, self.config, self.teacher, *parts)
 
     def prepare(self, run: Run, trainer: loop.Trainer | None = None) -> None:
         """Writes what a training and its model need to its folder; see `Run.prepare`."""
@@ -332,15 +304,19 @@ class Experiment:
         """What a training notes of the base of its adapters."""
         flags = self.flags
         with layers.shapes_only():
-            scope = make_encoder(self.config).scope
-        scope = [scope] if isinstance(scope, str) else list(scope)
+            scope = self.task.objective().network(self.config).scope
         base = adapters.base_weights(self.model.source, scope)
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
             base_sha256=checkpoint_contents.digest(base),
-            scope=scope,
+            scope=list(scope),
             alpha=flags.low_rank_alpha,
         )
+
+    @property
+    def lora_targets(self) -> list[str]:
+        """What adapters change; without a flag, what is usual for the architecture."""
+        return self.flags.lora_targets or list(self.config.low_rank_targets)
 
     def _script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
@@ -394,7 +370,7 @@ class Experiment:
         """The names of the variables that a training may not begin at random."""
         model = trainer.model
         required = model.encoder if self.flags.init_encoder_only else model
-        return tuple(name for name in required.required if not adapters.are_in([name]))
+        return required.required
 
     # --- Training --------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         "gives all the same rate.",
         above=0,
         at_most=1,
+        identity=True,
     )
 
     freeze_layers: int | None = options.field(
@@ -92,16 +93,20 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         identity=True,
         only_for={"lora_rank": options.GIVEN},
     )
-    lora_targets: list[str] = options.field(
-        ["query", "value"],
-        help="Dense layers of the encoder, by the end of their names, such as query, key, "
-        "value, attention/output/dense, intermediate/dense or output/dense.",
+    lora_targets: list[str] | None = options.field(
+        None,
+        help="Dense layers, by the end of their names, such as query, key, value, "
+        "attention/output/dense, intermediate/dense or output/dense; by default those of "
+        "queries and values or, without attention, projections.",
         distinct=True,
         identity=True,
         only_for={"lora_rank": options.GIVEN},
     )
 
     log_every_steps: int = options.override(RunOptions, "log_every_steps", 50)
+    eval_every_steps: int = options.override(
+        RunOptions, "eval_every_steps", 0, identity="early_stopping_patience"
+    )
     num_trials: int = options.field(
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "
@@ -292,7 +297,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
     @property
     def lstm_settings(self) -> dict:
-        """By which runs are compared: `lstm_layers` as given, the size, what is read."""
+        """What identifies a run: `lstm_layers` as given, the size, what is read."""
         size = self.lstm.size if self.lstm else None
         settings = {"lstm_layers": self.lstm_layers, "lstm_size": size}
         return settings | ({"features": self.features} if self.features else {})

@@ -142,7 +142,7 @@ class Teacher:
         made = Distilled(objective, settings, *self._live())
         flags, config = self.student.flags, self.student.config
         source = f"--distill_from={flags.distill_from}"
-        checks.check_objective(flags, made, config, source)
+        checks.check_objective(made, config, source)
         return made
 
     def _check_tokenizer(self, objective):

@@ -19,7 +19,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from errors import UserError
+from errors import UserError, setting
 from files import anywhere, hub, json_files, weight_index
 from modeling.architectures.config import EncoderConfig
 from training.interchange import hugging_face_task, peft
@@ -98,7 +98,7 @@ class HuggingFace(Format):
     def missing_config(cls, folder: str) -> UserError | None:
         return UserError(
             f"{os.path.join(folder, 'config.json')}: no such file; copy it from where the "
-            "model is from, or pass --bert_config_file"
+            f"model is from, or pass {setting('bert_config_file')}"
         )
 
     def task(self) -> dict:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-import options
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
 from training.run import capacity, checks, distribution, loop, report, settle
 from training.storage import run_folder
@@ -24,9 +23,7 @@ from text.records import reading
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.pretraining_records import RecordSet
-from training.run.run import Run, write_results
-
-_CONTENT = "input_file_sha256"  # a setting of a run
+from training.run.run import Run, identity_of, write_results
 
 
 class _Inputs(NamedTuple):
@@ -74,13 +71,12 @@ def pretrain(flags: PretrainingOptions) -> None:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
     distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
-    defaults = pretraining_records.drawn_by(RowOptions(masking="dynamic"))
     run = Run(
         model,
         strategy,
         log,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=defaults | {"teacher_sha256": None},
+        defaults=pretraining_records.drawn_by(RowOptions(masking="dynamic")),
     )
     run.check()
     with run.held():
@@ -226,18 +222,8 @@ def _check_capacity(flags: PretrainingOptions, config, replicas):
 
 
 def _identity(flags: PretrainingOptions, inputs: _Inputs) -> dict:
-    """The settings that identify a run: with any of them changed, it is another run."""
-    return {
-        **options.identity(flags),
-        **flags.optimizer_settings,
-        **dataclasses.asdict(inputs.config),
-        "input_file": [
-            [os.path.basename(file.path), file.records] for file in inputs.data.files
-        ],
-        _CONTENT: pretraining_records.digest(inputs.data),
-        **inputs.drawn,
-        "teacher_sha256": inputs.teacher and inputs.teacher.digest,
-    }
+    parts = pretraining_records.identity(inputs.data), inputs.drawn
+    return identity_of(flags, inputs.config, inputs.teacher, *parts)
 
 
 def _evaluate(
@@ -327,7 +313,7 @@ def _check_objective(flags: PretrainingOptions, config):
             )
     objective = flags.make_objective()
     word_teacher.check_objective(flags, objective)
-    checks.check_objective(flags, objective, config, flags.bert_config_file)
+    checks.check_objective(objective, config, flags.bert_config_file)
     if flags.do_export:
         _check_export(flags, objective.exporter, config)
 

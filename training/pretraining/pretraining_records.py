@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -443,11 +444,17 @@ def blaming(data: reading.Records) -> Iterator[None]:
         raise error
 
 
-def digest(data: reading.Records) -> str:
-    """Hashes the beginning and the size of each file, which identify the records."""
+def identity(data: reading.Records) -> dict:
+    """What identifies the records: names and numbers, and a digest of the files.
+
+    That is of the beginning and the size of each.
+    """
     hasher = hashlib.sha256()
     for file in data.files:
         with anywhere.opened(file.path) as opened:
             hasher.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
             hasher.update(b"%d\n" % opened.size())
-    return hasher.hexdigest()
+    return {
+        "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
+        "input_file_sha256": hasher.hexdigest(),
+    }

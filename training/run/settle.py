@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, Self
 
 from training.run import capacity
 from training.storage import run_folder
-from errors import UserError
+from errors import UserError, setting
 from files import anywhere, hub, sources
 from modeling.architectures.config import EncoderConfig
 from text.tokenizers import bpe, recorded_settings, tokenizer_json
@@ -135,7 +135,7 @@ class Model:
 
     @property
     def flags_with_config(self) -> ModelFlags:
-        """The flags, of which only the config is filled in."""
+        """The flags; only the config is filled in."""
         return dataclasses.replace(self._flags, bert_config_file=self.config_file)
 
     @functools.cached_property
@@ -167,12 +167,16 @@ class Model:
         """Refuses a flag that names nothing, or that is not given and not known."""
         if path is not None:
             if not hub.is_address(path) and not sources.exists(path):
-                raise UserError(f"{path}: no such file; pass the model's --{name}")
+                raise UserError(
+                    f"{path}: no such file; pass the model's {setting(name)}"
+                )
             return
         for known in self.known:
             if name == "bert_config_file":
                 _ = known.config  # says what is there instead
-            raise UserError(f"{known.folder}: contains no vocabulary; pass --{name}")
+            raise UserError(
+                f"{known.folder}: contains no vocabulary; pass {setting(name)}"
+            )
         raise UserError(
             f"--{name} is required if neither --init_checkpoint nor a run in --output_dir "
             "supplies it"
@@ -372,11 +376,11 @@ def check_text(tokenizer: Tokenizer, folder: str, noted: tuple[str, Mapping]) ->
                 continue
             raise UserError(
                 f"{path}: the model was trained with another vocabulary; pass the same "
-                "--vocab_file"
+                f"{setting('vocab_file')}"
             )
         raise UserError(
-            f"{path}: the model was trained with another --{name}; pass "
-            f"--{name}={str(state[name]).lower()}"
+            f"{path}: the model was trained with another {setting(name)}; pass "
+            f"{setting(name, state[name])}"
         )
 
 

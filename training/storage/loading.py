@@ -5,7 +5,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Mapping
 
-from errors import UserError
+from errors import UserError, setting
 from training.interchange import networks
 
 _LAYER = re.compile(r"(layer|block)_\d+")
@@ -149,7 +149,7 @@ def _guess(wrong, scope) -> str:
             "its head does not fit the model; check the number of labels, or leave the "
             "head out with --init_encoder_only"
         )
-    return "does not fit the model; check --bert_config_file"
+    return f"does not fit the model; check {setting('bert_config_file')}"
 
 
 def first(parts: list[str], number: int, between: str = "; ") -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from training.storage import loading, run_folder, weight_formats
-from errors import UserError
+from errors import UserError, setting
 from files import anywhere, hub, json_files
 from modeling.architectures.config import EncoderConfig
 from text.tokenizers.recorded_settings import FolderText
@@ -227,7 +227,7 @@ def read_config(path: str) -> EncoderConfig:
         if not path:
             raise _missing_config(folder)
     elif not anywhere.exists(path):
-        raise UserError(f"{path}: no such file; pass --bert_config_file")
+        raise _no_file(path)
     return _read_file(path)
 
 
@@ -239,7 +239,11 @@ def _missing_config(folder) -> UserError:
         if error:
             return error
     path = os.path.join(folder, _CONFIGS[0])
-    return UserError(f"{path}: no such file; pass --bert_config_file")
+    return _no_file(path)
+
+
+def _no_file(path) -> UserError:
+    return UserError(f"{path}: no such file; pass {setting('bert_config_file')}")
 
 
 def _read_file(path: str, adapter: Source | None = None) -> EncoderConfig:

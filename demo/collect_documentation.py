@@ -70,7 +70,7 @@ if __name__ == "__main__":
         Options
     )  # --help and mistakes are answered before TensorFlow loads
 
-from training.storage import run_folder
+from training.storage.folder import Folder
 
 
 def main(flags: Options) -> None:
@@ -103,8 +103,8 @@ def main(flags: Options) -> None:
     _write(flags.output_file, modules[False])
     if flags.held_out_file:
         _write(flags.held_out_file, modules[True])
-    for name, chosen in packages.items():
-        _write_packages(os.path.join(flags.package_dir, f"{name}.tsv"), chosen)
+    if packages:
+        _write_packages(Folder.open(flags.package_dir), packages)
 
 
 def _write(path, modules):
@@ -154,12 +154,15 @@ def _choose_packages(flags: Options, modules):
     }
 
 
-def _write_packages(path, chosen):
-    lines = ["text\tlabel"]
-    for package, sentences in chosen.items():
-        lines += (f"{text}\t{package}" for text in sentences)
-    run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
-    print(f"{path}: sentences of {len(chosen)} packages: {', '.join(chosen)}")
+def _write_packages(folder, sets):
+    files = {}
+    for name, chosen in sets.items():
+        lines = ["text\tlabel"]
+        for package, sentences in chosen.items():
+            lines += (f"{text}\t{package}" for text in sentences)
+        files[f"{name}.tsv"] = "".join(f"{line}\n" for line in lines)
+    for path, chosen in zip(folder.write_files(files), sets.values(), strict=True):
+        print(f"{path}: sentences of {len(chosen)} packages: {', '.join(chosen)}")
 
 
 def _digest(text):

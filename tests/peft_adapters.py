@@ -8,6 +8,7 @@ import numpy as np
 import convert_checkpoint
 import run_classifier
 from training.storage import adapters, checkpoint
+from training.storage.folder import Folder
 from modeling.architectures.electra import ElectraConfig
 from modeling.architectures.roberta import RobertaConfig
 from modeling.objectives import low_rank, tasks
@@ -85,11 +86,13 @@ def make(
         for v in network.trainable_variables
     }
     tensors |= {"output_weights/adam_m": rng.normal(size=3), "global_step": np.int64(1)}
-    checkpoint.save(str(output), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(output)), 1, tensors, keep=1)
     (output / "bert_config.json").write_text(config.to_json_string())
     scope = network.encoder.scope
     digest = checkpoint.digest(checkpoint.base_weights(base, (scope,)))
-    adapters.write_note(str(output), adapters.Note(base, digest, [scope], 4.0))
+    adapters.write_note(
+        Folder.open(str(output)), adapters.Note(base, digest, [scope], 4.0)
+    )
 
 
 def convert(source: pathlib.Path, folder: pathlib.Path, **flags) -> None:

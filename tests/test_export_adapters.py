@@ -11,6 +11,7 @@ import predict
 import run_classifier
 from training.backend import tf
 from training.storage import exported
+from training.storage.folder import Folder
 from errors import UserError
 from serving.predictor import Predictor
 from tests import classifier, family, jobs, tiny
@@ -186,7 +187,7 @@ def test_an_export_of_several_is_not_unpacked(together, tmp_path):
     with pytest.raises(
         UserError, match="the adapters of several runs on one base; pass"
     ):
-        exported.unpack(str(together / "export"), str(tmp_path))
+        exported.unpack(str(together / "export"), Folder.open(str(tmp_path)))
 
 
 def change(name, **values):

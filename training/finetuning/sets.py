@@ -5,13 +5,12 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import time
 
 import numpy as np
 
 from training.run import compiler, distribution
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError, count
 from files import anywhere, json_files, local, sources
 from text.progress import Progress
@@ -44,8 +43,11 @@ class Sets:
     files have no such lock.
     """
 
-    def __init__(self, task: Task, flags: FineTuningOptions, strategy, log):
+    def __init__(
+        self, task: Task, flags: FineTuningOptions, folder: Folder, strategy, log
+    ):
         self.task, self.flags, self.strategy, self.log = task, flags, strategy, log
+        self.folder = folder
         self.teacher = None  # of a student, whose answers become fields of the rows
         self._examples, self._digests, self._sets = {}, {}, {}  # by split
         self._num_tokens = collections.Counter()
@@ -86,7 +88,7 @@ class Sets:
             labels = {**layout.labels, **answers.fields}
             layout = dataclasses.replace(layout, labels=labels)
         fingerprint = self._fingerprint(split, layout, answers)
-        path = os.path.join(flags.output_dir, f"{self._name(split)}.tf_record")
+        path = self.folder.file(f"{self._name(split)}.tf_record")
         notes, numbers = [], []
 
         def made():  # each time from the beginning
@@ -153,7 +155,7 @@ class Sets:
     def _provide(self, path, made, layout, fingerprint):
         """Makes sure that a file has these rows and keeps them until `close`."""
         with anywhere.access(path):
-            anywhere.makedirs(self.flags.output_dir)
+            self.folder.claim()
             if sources.is_remote(path):
                 self._refresh(path, made, layout, fingerprint)
                 return
@@ -179,7 +181,7 @@ class Sets:
         """Writes a file unless there is an intact one of exactly this set."""
         if _is_fresh(path, fingerprint):
             return
-        _make_room(path)
+        _check_own(path)
         note = _read_note(path)
         if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
             self.log.say(f"{path}: damaged; rebuilding it")
@@ -243,7 +245,8 @@ def _read_note(path) -> dict:
 
 
 def _write_note(path, note):
-    run_folder.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+    with anywhere.replacing(f"{path}.json", "w") as file:
+        file.write(json.dumps(note, indent=2) + "\n")
 
 
 def _is_fresh(path, fingerprint):
@@ -257,13 +260,16 @@ def _is_fresh(path, fingerprint):
     )
 
 
-def _make_room(path):
-    """Renames files of somebody else that are where rows belong."""
+def _check_own(path):
+    """Refuses to replace files of somebody else."""
     if _read_note(path):
         return
     for place in (path, f"{path}.json"):
         if anywhere.exists(place):
-            anywhere.set_aside(place)
+            raise UserError(
+                f"{place}: is where rows are kept, but was not written by this program; "
+                "move it away, or choose another --output_dir"
+            )
 
 
 def _sha256(path):

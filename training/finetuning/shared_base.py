@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from training.backend import tf
 from training.run import checks, implied_flags
-from training.storage import adapters, checkpoint, run_folder
+from training.storage import adapters, checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.objectives import low_rank
 from training.finetuning.experiment import Experiment
@@ -32,13 +33,13 @@ def experiments(own: Experiment) -> dict[str, Experiment]:
             raise UserError(f"{_FLAG} is for runs with --lora_rank; pass it, too")
         note = own.adapter_note
     else:
-        note = _note(flags.output_dir)
+        note = _note(own.folder)
     runs[_name(flags.output_dir, runs)] = own
     for path in flags.export_adapters:
         with _named(path):
-            name = _name(path, runs)
-            _check_base(note, _note(path), flags.output_dir)
-            runs[name] = _experiment(own, path, name)
+            name, folder = _name(path, runs), Folder.open(path)
+            _check_base(note, _note(folder), flags.output_dir)
+            runs[name] = _experiment(own, folder, name)
     return runs
 
 
@@ -59,9 +60,11 @@ def _name(folder, others):
 
 
 def _note(folder):
-    if not run_folder.holds_weights(folder) or not adapters.is_noted(folder):
-        raise UserError(f"{folder}: contains no checkpoint of a run with --lora_rank")
-    return adapters.read_note(folder)
+    if not folder.holds_weights or adapters.NAME not in folder.names:
+        raise UserError(
+            f"{folder.path}: contains no checkpoint of a run with --lora_rank"
+        )
+    return adapters.read_note(folder.path)
 
 
 def _check_base(note, other, output_dir):
@@ -72,19 +75,19 @@ def _check_base(note, other, output_dir):
         )
 
 
-def _experiment(own, path, name):
+def _experiment(own, folder, name):
     script = own.script["script"]
-    state = run_folder.text_settings(path)[1]
+    _, state = folder.text
     if state.get("script") != script:
         raise UserError(
             f"it is a run of {state.get('script')}, not of {script}; runs of different "
             "scripts need an export each"
         )
     flags = flags_of_run(
-        type(own.flags), path, state, export_dtype=own.flags.export_dtype
+        type(own.flags), folder.path, state, export_dtype=own.flags.export_dtype
     )
-    flags = implied_flags.completed(flags)
-    task = type(own.task)(flags, checks.make_tokenizer(flags))
+    flags = implied_flags.completed(flags, folder)
+    task = type(own.task)(flags, checks.make_tokenizer(flags, folder))
     settings, needed = task.tokenizer.settings, own.task.tokenizer.settings
     names = (needed | settings).keys()
     if differing := [n for n in names if settings.get(n) != needed.get(n)]:
@@ -94,7 +97,7 @@ def _experiment(own, path, name):
             f"{settings.get(setting)}, not {needed.get(setting)}; an export has one "
             "tokenizer"
         )
-    return Experiment(task, flags, own.strategy, name)
+    return Experiment(task, flags, folder, own.strategy, name)
 
 
 @contextlib.contextmanager

@@ -4,10 +4,8 @@ import abc
 import dataclasses
 import functools
 import json
-import os
 from typing import NamedTuple, Protocol
 
-from training.storage import run_folder
 from errors import UserError
 from modeling.objectives.text_to_text import Generation
 from text.graphs import as_text_graph
@@ -166,12 +164,8 @@ class TextTask(ServedTask):
                 shown += f"\nwrites: {text}"
         return Judgement(shown, gold, predicted, self.error(example, text))
 
-    def write_predictions(self, predictions, directory):
-        paths = []
-        for name, content in self.files(predictions, self.written(predictions)).items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], content)
-        return paths
+    def prediction_files(self, predictions):
+        return self.files(predictions, self.written(predictions))
 
     def files(self, predictions, texts: list[str]) -> dict[str, str]:
         """The files of a test set's answers, name to content.

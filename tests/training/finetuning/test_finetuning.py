@@ -11,7 +11,8 @@ import types
 import numpy as np
 import pytest
 
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import PARTS, Folder
 from errors import UserError
 from files import local
 from tests import jobs
@@ -166,11 +167,11 @@ def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
 def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     best = folder / "output" / "best"
     best.mkdir(parents=True)
-    checkpoint.save(str(best), 99, weights(once("trained")[0]), keep=1)
+    checkpoint.save(Folder.open(str(best)), 99, weights(once("trained")[0]), keep=1)
     (folder / "output" / "evaluations.json").write_text('[{"step": 99, "score": 9.0}]')
     run(folder, num_train_epochs=[0.25], do_eval=True)
     assert results(folder)["global_step"] == 2
-    assert not run_folder.steps(str(best))
+    assert not Folder.open(str(best)).steps
     run(folder, do_train=False, do_eval=True)
     assert results(folder)["global_step"] == 2
 
@@ -248,10 +249,10 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
     output, best = folder / "output", folder / "output" / "best"
     if patience:
         shutil.copytree(once("stopped")[0] / "output", output)
-        run_folder.drop_all(str(output))
+        Folder.open(str(output)).drop_all()
     else:
         shutil.copytree(once("trained")[0] / "output", best)
-    (step,) = run_folder.steps(str(best))
+    (step,) = Folder.open(str(best)).steps
     prefix = str(best / f"model.ckpt-{step}")
     before = checkpoint.read(prefix)
     again = {"init_checkpoint": str(best), "num_train_epochs": [0.25], "seed": 3}
@@ -263,7 +264,7 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
                 parity.Parity, "score", lambda *given: {"accuracy": next(scores)}
             )
             run(folder, **again)
-        assert 1 in run_folder.steps(str(best))
+        assert 1 in Folder.open(str(best)).steps
     run(folder, **again)
     for name, value in checkpoint.read(prefix).items():
         assert np.array_equal(before[name], value)
@@ -277,7 +278,7 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
 
 @pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit_costs_nothing(stopped):
-    run_folder.drop_all(str(stopped / "output"))
+    Folder.open(str(stopped / "output")).drop_all()
     config = dataclasses.replace(TINY, hidden_size=8)
     (stopped / "config.json").write_text(config.to_json_string())
     before = users(stopped / "output")
@@ -290,7 +291,7 @@ def test_a_checkpoint_that_does_not_fit_costs_nothing(stopped):
 def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
     name = local.temporary_name(str(trained / "output" / "model.ckpt-38"))
     name = name.replace(f"~{os.getpid()}", f"~{os.getppid()}")  # which runs
-    parts = [pathlib.Path(name + part) for part in run_folder.PARTS]
+    parts = [pathlib.Path(name + part) for part in PARTS]
     parts.append(trained / "output" / "model.ckpt-37.data-00000-of-00001")
     for path in parts:
         path.write_text("half")
@@ -301,10 +302,10 @@ def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
 
 @pytest.mark.slow
 def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced):
-    assert run_folder.best_of(str(stopped / "output"))
+    assert Folder.open(str(stopped / "output")).best
     (stopped / "output" / "run.json").unlink()
     run(stopped, num_train_epochs=[3.0], train_batch_size=[16])
-    assert not run_folder.best_of(str(stopped / "output"))
+    assert not Folder.open(str(stopped / "output")).best
     assert weights(stopped)["global_step"] == 12
 
 
@@ -374,7 +375,7 @@ def test_without_an_interval_early_stopping_evaluates_each_epoch(stopped):
 def test_scores_that_are_not_finite_are_refused(trained):
     tensors = weights(trained)
     tensors["output_bias"] = np.array([np.nan, 0.0], np.float32)
-    checkpoint.save(str(trained / "output"), 24, tensors, keep=1)
+    checkpoint.save(Folder.open(str(trained / "output")), 24, tensors, keep=1)
     (trained / "output" / "eval_results.txt").unlink()
     with pytest.raises(UserError, match="logits are not finite"):
         run(trained, do_train=False, do_eval=True)
@@ -386,7 +387,7 @@ def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, un
     tensors = weights(once("trained")[0])
     tensors["output_bias"] = np.zeros(3, np.float32)
     tensors["output_weights"] = np.zeros((3, 16), np.float32)
-    checkpoint.save(str(folder / "three"), 8, tensors, keep=1)
+    checkpoint.save(Folder.open(str(folder / "three")), 8, tensors, keep=1)
     changes = {
         "init_checkpoint": str(folder / "three"),
         "output_dir": str(folder / "next"),

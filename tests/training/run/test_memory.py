@@ -5,6 +5,7 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
+from training.storage.folder import Folder
 from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.objectives.permuted import DrawSpans, Permuted
 from tests.log import Log
@@ -69,7 +70,7 @@ def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
     for part in tmp_path.glob("model.ckpt-4.*"):
         part.unlink()
     resumed = made()
-    assert resumed.restore(str(tmp_path)) == 2
+    assert resumed.restore(Folder.open(str(tmp_path))) == 2
     resumed.train(data, str(tmp_path), Log())
     for name, value in values(resumed).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)

@@ -344,7 +344,7 @@ KNOWING = {
     "training/queries/continuation.py": ["next_token", "replaced_tokens"],
     "training/queries/mask_filling.py": ["permuted"],
     "training/run/checks.py": ["byte_bpe"],
-    "training/storage/checkpoint.py": ["albert", "xlnet"],
+    "training/storage/folder.py": ["albert", "xlnet"],
     "training/storage/whole_model.py": ["t5"],
 }
 

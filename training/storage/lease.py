@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 
+from training import backend  # noqa: F401  TensorFlow, without its log messages
 from errors import UserError
 from files import anywhere, json_files, local
 

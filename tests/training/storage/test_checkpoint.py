@@ -111,13 +111,14 @@ def test_half_written_checkpoints_are_not_read_and_are_removed(tmp_path):
     prefix = checkpoint.save(Folder.open(directory), 1, tensors(1), keep=5)
     left_half_written(f"{directory}/model.ckpt-2")
     left_half_written(f"{directory}/model.ckpt-2", host="elsewhere")
-    orphan = tmp_path / "model.ckpt-3.data-00000-of-00001"
-    orphan.write_text("x")  # killed before .index had its name
+    (tmp_path / "model.ckpt-3.data-00000-of-00001").write_text(
+        "x"
+    )  # killed before .index had its name
     os.remove(tmp_path / "checkpoint")  # killed before the first state file
     assert checkpoint.newest(Folder.open(directory))[0] == prefix
     assert checkpoint.resolve(directory) == prefix
     Folder.open(directory).clear()
-    assert names_in(tmp_path) == [*bundle_files(1), orphan.name]
+    assert names_in(tmp_path) == bundle_files(1)
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
@@ -145,13 +146,11 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 # What saving 3 after 1 and 2 with keep=2 does to final names, in this order; and which
 # checkpoints are whole then.
 CHANGES = {
-    "replace .made~bert~record": [1, 2],
     "rename model.ckpt-3.data-00000-of-00001": [1, 2],
     "rename model.ckpt-3.index": [1, 2, 3],
     "replace checkpoint": [1, 2, 3],
     "remove model.ckpt-1.index": [2, 3],
     "remove model.ckpt-1.data-00000-of-00001": [2, 3],
-    "replace .made~bert~record again": [2, 3],
 }
 
 
@@ -190,7 +189,7 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
                 checkpoint.save(Folder.open(directory), 3, tensors(3), keep=2)
         else:
             checkpoint.save(Folder.open(directory), 3, tensors(3), keep=2)
-    assert done == [name.removesuffix(" again") for name in [*CHANGES][:allowed]]
+    assert done == [*CHANGES][:allowed]
 
     whole = [[1, 2], *CHANGES.values()][allowed]
     prefix, found = checkpoint.newest(Folder.open(directory))
@@ -200,7 +199,7 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
         np.testing.assert_array_equal(found[name], value)
     # Others go by the state file: what it names is whole too.
     named = checkpoint.read(tf.train.latest_checkpoint(directory))
-    assert named["global_step"] == (2 if allowed < 4 else 3)
+    assert named["global_step"] == (2 if allowed < 3 else 3)
 
     Folder.open(directory).clear()
     # The run may be finished: it is not cleaned by another save.
@@ -373,5 +372,5 @@ def test_bundles_of_tensorflow_1_are_read_bit_for_bit(folder, prefix):
 
 def test_unwritable_directory_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file: cannot be read or written"):
+    with pytest.raises(UserError, match="file: is not a folder"):
         checkpoint.save(Folder.open(str(tmp_path / "file")), 1, tensors(), keep=5)

@@ -151,7 +151,12 @@ REFUSED_TRAININGS = {
     ),
     "ours are links now": Case("classifier", ALL, NOT_OURS, TRAIN, linked),
     "another's results": Case(
-        "classifier", EVALUATE, NOT_OURS, TRAIN | START, model_of_somebody, OF_RUNS[8:9]
+        "classifier",
+        EVALUATE,
+        NOT_OURS,
+        TRAIN | START,
+        model_of_somebody,
+        ("eval_results.txt",),
     ),
     "another's checkpoint": Case(
         "classifier", TRAIN, "are not of a run in this folder", None, foreign_checkpoint

@@ -180,11 +180,12 @@ class Run:
         """
 
         def prepare():
+            config = {CONFIG: self._config.to_json_string()}
+            self.folder.check_files(config | files)
             self.folder.clear()
             self.folder.child(BEST).clear()
             self.folder.note_settings(self.identity, self.defaults)
             write()
-            config = {CONFIG: self._config.to_json_string()}
             self.folder.write_files(config | files)
 
         distribution.on_chief(self._strategy, prepare)

@@ -297,11 +297,15 @@ class Folder:
 
     def write_files(self, files: Mapping[str, str | bytes]) -> list[str]:
         """Writes several files, or none; returns their paths. See `write`."""
+        self.check_files(files)
+        return [self.write(name, content) for name, content in files.items()]
+
+    def check_files(self, files: Mapping[str, str | bytes]) -> None:
+        """Refuses to write files if one of these names is the user's; see `write`."""
         for name, content in files.items():
             content = content.encode() if isinstance(content, str) else content
             if self._is_theirs(name) and not _holds(self.file(name), content):
                 raise self._not_ours(name)
-        return [self.write(name, content) for name, content in files.items()]
 
     def check_own(self, name: str) -> None:
         """Refuses to write a file of this name if it is the user's."""

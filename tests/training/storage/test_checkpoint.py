@@ -111,10 +111,9 @@ def test_half_written_checkpoints_are_not_read_and_are_removed(tmp_path):
     prefix = checkpoint.save(Folder.open(directory), 1, tensors(1), keep=5)
     left_half_written(f"{directory}/model.ckpt-2")
     left_half_written(f"{directory}/model.ckpt-2", host="elsewhere")
-    (tmp_path / "model.ckpt-3.data-00000-of-00001").write_text(
-        "x"
-    )  # killed before .index had its name
-    os.remove(tmp_path / "checkpoint")  # killed before the first state file
+    # Killed before .index had its name, and before the first state file.
+    (tmp_path / "model.ckpt-3.data-00000-of-00001").write_text("x")
+    os.remove(tmp_path / "checkpoint")
     assert checkpoint.newest(Folder.open(directory))[0] == prefix
     assert checkpoint.resolve(directory) == prefix
     Folder.open(directory).clear()

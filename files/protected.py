@@ -133,8 +133,9 @@ class _Folder:
 
     def made_of(self, names: set[str], models: set[str]) -> str | None:
         """What a file is a part of, but for records; all of a folder in `models` is."""
-        is_run = not self._numbers.keys().isdisjoint((FOUND, "run.json"))
-        if is_run and names & {FOUND, *RUN_FILES}:
+        is_run = "run.json" in self._numbers
+        is_output_dir = is_run or FOUND in self._numbers
+        if is_output_dir and names & {FOUND, *RUN_FILES}:
             return f"the run in {self._path}"
         # In a SavedModel are folders: variables, assets.
         places = self._path, os.path.dirname(self._path)

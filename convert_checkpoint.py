@@ -187,9 +187,9 @@ from training.storage import (
     whole_model,
 )
 from training.storage.folder import TASK, TEXT, step_of, text_settings
+from family.elmo import bilm
 from files import anywhere, inputs, local
 from training.interchange import (
-    bilm,
     hugging_face,
     hugging_face_task,
     hugging_face_tokenizers,

@@ -27,11 +27,11 @@ import sys
 import command_line
 import options
 from errors import UserError, count
+from family.elmo.tokenizer import SPECIAL
 from files import inputs, local, protected
 from modeling.architectures.features import EMBEDDINGS, MIX
 from text.instances import packing
 from text.progress import Progress
-from text.tokenizers.whole_words import SPECIAL
 from training.queries.options import QueryOptions, check_windows
 
 _STANDARD_OUTPUT = "-"
@@ -146,7 +146,7 @@ if __name__ == "__main__":
 from training.queries import query
 from training.run import checks, distribution
 from training.storage import checkpoint
-from training.interchange import bilm
+from family.elmo import bilm
 from training.queries.feature_files import WRITERS
 from training.queries.text_features import (
     Counts,

@@ -21,11 +21,15 @@ import numpy as np
 from absl import logging
 
 import command_line
+import extensions
 import options
 from errors import UserError
 from files import local, tables
-from text.tasks import as_text, glue, squad
+from text.tasks import glue, squad
 from training.finetuning.options import FineTuningOptions
+
+extensions.require("family.t5")
+from family.t5 import as_text
 
 _FILES = {  # unless flags name others; GLUE's are in its table
     "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
@@ -137,8 +141,8 @@ if __name__ == "__main__":
 from training import metrics
 from training.run import checks
 from training.storage.folder import Folder
+from family.t5.task import Example, TextTask, check_target
 from training.finetuning import finetune, labels, squad_metrics
-from training.finetuning.text_to_text_task import Example, TextTask, check_target
 
 # === Tasks ===========================================================================
 

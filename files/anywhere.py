@@ -53,7 +53,7 @@ def names(folder: str) -> set[str]:
     with access(folder), contextlib.suppress(tf.errors.NotFoundError):
         return {name.rstrip("/") for name in tf.io.gfile.listdir(folder or ".")}
     if exists(folder):
-        raise UserError(f"{folder}: is not a folder; name one, or move the file away")
+        raise UserError(f"{folder}: cannot be read or written: it is not a folder")
     return set()
 
 

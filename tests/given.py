@@ -4,7 +4,8 @@ import json
 
 import create_pretraining_data
 import tests
-from tests import exports, ner, pretraining, squad, swag, text_to_text, tiny
+from tests import exports, ner, pretraining, squad, swag, tiny
+from tests.family.t5 import runs as text_to_text
 
 GOLDEN = tests.GOLDEN
 RELEASED = {

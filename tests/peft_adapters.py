@@ -9,8 +9,8 @@ import convert_checkpoint
 import run_classifier
 from training.storage import adapters, checkpoint
 from training.storage.folder import Folder
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.roberta import RobertaConfig
+from family.electra.encoder import ElectraConfig
+from family.roberta.config import RobertaConfig
 from modeling.objectives import low_rank, tasks
 from tests import classifier, jobs, tiny
 from training.interchange import hugging_face

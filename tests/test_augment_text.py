@@ -13,7 +13,7 @@ import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.roberta import RobertaConfig
+from family.roberta.config import RobertaConfig
 from modeling.objectives import masked_lm
 from tests.given import RELEASED
 from text.tasks import augmentation

@@ -19,18 +19,8 @@ from training.queries import arguments
 from modeling.optimizers.clipping import clip_scale
 from modeling.optimizers.in_keras import LearningRate, Optimizer
 from modeling.optimizers.table import OptimizerSettings
-from tests import (
-    classifier,
-    forked,
-    jobs,
-    ner,
-    squad,
-    swag,
-    test_docs,
-    text_to_text,
-    tiers,
-    tiny,
-)
+from tests import classifier, forked, jobs, ner, squad, swag, test_docs, tiers, tiny
+from tests.family.t5 import runs as text_to_text
 
 MODEL = str(tests.GOLDEN / "checkpoint")
 TEXTS = ["Open the file.", ("Close it?", "It is closed."), "one of many words " * 50]

@@ -13,8 +13,8 @@ from modeling import layers
 from modeling.architectures.table import make_encoder
 from modeling.objectives import sentence_pairs
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
-from tests.modeling.architectures.test_electra import CONFIG as ELECTRA
-from tests.modeling.architectures.test_electra import golden as electra_weights
+from tests.family.electra.test_electra_encoder import CONFIG as ELECTRA
+from tests.family.electra.test_electra_encoder import golden as electra_weights
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
 LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")

@@ -14,7 +14,7 @@ from training.storage import exported
 from training.storage.folder import Folder
 from errors import UserError
 from serving.predictor import Predictor
-from tests import classifier, family, jobs, tiny
+from tests import classifier, jobs, relatives, tiny
 from tests.serving.clients import PREDICT, send, serving
 
 WIDE = dataclasses.replace(classifier.TINY, hidden_size=128)
@@ -50,7 +50,7 @@ def folder(tmp_path_factory, every_export_is_checked):
     """Three runs on one base, the first with the export of all."""
     folder = tmp_path_factory.mktemp("runs")
     tiny.write(folder, classifier.WORDS, WIDE)
-    family.write_start(folder, WIDE)
+    relatives.write_start(folder, WIDE)
     for name, (_, labels, _) in RUNS.items():
         data = folder / f"{name}_data"
         data.mkdir()

@@ -8,7 +8,13 @@ import extract_features
 import run_classifier
 from errors import UserError
 from tests import jobs
-from tests.family import CONFIGS, TASKS, classifier_files, classifier_flags, write_start
+from tests.relatives import (
+    CONFIGS,
+    TASKS,
+    classifier_files,
+    classifier_flags,
+    write_start,
+)
 
 
 @pytest.fixture(params=CONFIGS)

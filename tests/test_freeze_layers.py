@@ -11,14 +11,15 @@ from training.backend import tf
 from training.run import distribution, loop
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.albert import AlbertConfig
+from family.albert.encoder import AlbertConfig
+from family.t5.text_to_text import TextToText
 from modeling.architectures.table import make_encoder
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
 from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.label_loss import WithLabelLoss
-from modeling.objectives.text_to_text import TextToText
-from tests import classifier, family, jobs, text_to_text
+from tests import classifier, jobs, relatives
+from tests.family.t5 import runs as text_to_text
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=4)
 LOWER = re.compile("/embeddings/|/layer_[01]/")
@@ -26,7 +27,7 @@ LOWER = re.compile("/embeddings/|/layer_[01]/")
 
 @pytest.fixture
 def folder(tmp_path):
-    return tmp_path, family.classifier_from_a_start(tmp_path, DEEP, freeze_layers=2)
+    return tmp_path, relatives.classifier_from_a_start(tmp_path, DEEP, freeze_layers=2)
 
 
 def gradients_of(number, **settings):
@@ -92,9 +93,9 @@ def test_frozen_layers_keep_their_bits_and_have_no_slots(folder, tmp_path, capsy
     assert jobs.results(folder) == before
 
 
-@pytest.mark.parametrize("architecture", sorted(family.CONFIGS))
+@pytest.mark.parametrize("architecture", sorted(relatives.CONFIGS))
 def test_every_architecture_can_be_frozen(architecture):
-    config = family.CONFIGS[architecture]
+    config = relatives.CONFIGS[architecture]
     stages = make_encoder(config).stages
     number = len(stages) - 2
     objective = FrozenLayers(WithLabelLoss(tasks.Classification(2), gamma=1.0), number)

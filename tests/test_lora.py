@@ -11,13 +11,13 @@ from training.backend import tf
 from training.storage import adapters, checkpoint
 from training.storage.folder import Folder
 from errors import UserError
+from family.electra.encoder import ElectraConfig
+from family.elmo.encoder import ElmoConfig
 from modeling import layers
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, borrowed
 from serving.predictor import Predictor
-from tests import classifier, family, jobs
+from tests import classifier, jobs, relatives
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=2)
 ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
@@ -25,7 +25,7 @@ ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
 
 @pytest.fixture
 def folder(tmp_path):
-    start = family.classifier_from_a_start(tmp_path, DEEP, learning_rate=[1e-2])
+    start = relatives.classifier_from_a_start(tmp_path, DEEP, learning_rate=[1e-2])
 
     def run(source, **changes):
         adapted = {"lora_rank": 2, "lora_alpha": 6.0} if changes.get("do_train") else {}

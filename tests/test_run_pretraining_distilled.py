@@ -14,9 +14,10 @@ from training.run import loop
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from errors import UserError
-from modeling.architectures.gpt import GptConfig
-from modeling.architectures.roberta import RobertaConfig
-from modeling.objectives import masked_lm, next_token, tasks
+from family.gpt import next_token
+from family.gpt.encoder import GptConfig
+from family.roberta.config import RobertaConfig
+from modeling.objectives import masked_lm, tasks
 from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.records import VOCAB_FILE, make_records

@@ -24,7 +24,7 @@ import tests
 from training.backend import tf
 from training.run import checks
 from errors import UserError
-from modeling.architectures.albert import AlbertConfig
+from family.albert.encoder import AlbertConfig
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs

@@ -12,10 +12,10 @@ import run_squad
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from errors import UserError
-from modeling.architectures.albert import AlbertConfig
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.roberta import RobertaConfig
-from modeling.architectures.xlnet.xlnet import XlnetConfig
+from family.albert.encoder import AlbertConfig
+from family.electra.encoder import ElectraConfig
+from family.roberta.config import RobertaConfig
+from family.xlnet.encoder import XlnetConfig
 from modeling.objectives import masked_lm
 from serving.predictor import Predictor
 from tests import squad

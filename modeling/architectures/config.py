@@ -65,6 +65,8 @@ class EncoderConfig:
             uniform distribution instead of the encoder's.
         truncated_weights: whether the first weights of encoder and task heads, which are
             drawn from a normal distribution, have at most two deviations.
+        pretraining_model: "module:Class" of a network with all variables that a pre-trained
+            checkpoint of this architecture may have.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -81,6 +83,9 @@ class EncoderConfig:
     masked_lm: typing.ClassVar[MaskedLMNames] = MaskedLMNames()
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
+    pretraining_model: typing.ClassVar[str] = (
+        "modeling.objectives.sentence_pairs:PretrainingModel"
+    )
 
     @property
     def scope(self) -> str:

@@ -1,4 +1,4 @@
-"""The table of architectures. To add one, add a row.
+"""The table of architectures: the core's, and those of extensions.
 
 It loads no Keras: what a row names is imported when it is used.
 """
@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import extensions
 from modeling.architectures.config import DEFAULT_ARCHITECTURE, EncoderConfig
 
 
@@ -30,30 +31,17 @@ class Architecture(NamedTuple):
         return pkgutil.resolve_name(self.encoder_name)
 
 
-def _row(module: str, name: str) -> Architecture:
-    path = f"modeling.architectures.{module}"
-    return Architecture(f"{path}:{name}Config", f"{path}:{name}Encoder")
-
-
 # By the key "architecture" of a config file.
 ARCHITECTURES = {
-    DEFAULT_ARCHITECTURE: _row("bert", "Bert"),
-    "albert": _row("albert", "Albert"),
-    "electra": _row("electra", "Electra"),
-    "elmo": _row("elmo.elmo", "Elmo"),
-    "gpt": _row("gpt", "Gpt"),
-    "roberta": Architecture(
-        "modeling.architectures.roberta:RobertaConfig",
+    DEFAULT_ARCHITECTURE: Architecture(
+        "modeling.architectures.bert:BertConfig",
         "modeling.architectures.bert:BertEncoder",
     ),
-    "side_by_side": _row("side_by_side", "SideBySide"),
-    "t5": Architecture(
-        "modeling.architectures.t5.t5_config:T5Config",
-        "modeling.architectures.t5.t5_encoder:T5Encoder",
+    "word_embeddings": Architecture(
+        "modeling.architectures.word_vectors:WordEmbeddingsConfig",
+        "modeling.architectures.word_vectors:WordEmbeddingsEncoder",
     ),
-    "word_embeddings": _row("word_vectors", "WordEmbeddings"),
-    "xlnet": _row("xlnet.xlnet", "Xlnet"),
-}
+} | {name: Architecture(*row) for name, row in extensions.rows("architectures").items()}
 
 
 def make_encoder(config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):

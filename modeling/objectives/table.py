@@ -1,12 +1,13 @@
-"""Lists the objectives of pre-training by name.
-
-To add one, add a file next to this one and a row to OBJECTIVES.
+"""Lists the objectives of pre-training by name: the core's, and those of extensions.
 
 This module loads no Keras, so that help texts can list the names at once.
 """
 
+import dataclasses
 import pkgutil
 from typing import NamedTuple
+
+import extensions
 
 
 class Kind(NamedTuple):
@@ -14,11 +15,24 @@ class Kind(NamedTuple):
 
     Attributes:
         name: "module:class" of an `Objective`.
-        options: names of the arguments of its constructor, which are flags.
+        group_name: that of the group of its flags, the arguments of its constructor; None
+            if it has none.
     """
 
     name: str
-    options: tuple[str, ...] = ()
+    group_name: str | None = None
+
+    @property
+    def group(self) -> type | None:
+        """The group of its flags, an `options.Group`."""
+        return self.group_name and pkgutil.resolve_name(self.group_name)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of its flags."""
+        return (
+            tuple(f.name for f in dataclasses.fields(self.group)) if self.group else ()
+        )
 
     def load(self) -> type:
         """Imports and returns the class."""
@@ -33,22 +47,4 @@ OBJECTIVES = {
     "masked_lm_sentence_order": Kind(
         "modeling.objectives.sentence_pairs:MaskedLMSentenceOrder"
     ),
-    "next_token": Kind("modeling.objectives.next_token:NextToken"),
-    "permuted": Kind(
-        "modeling.objectives.permuted:Permuted",
-        ("mask_alpha", "mask_beta", "mem_len"),
-    ),
-    "bidirectional_lm": Kind("modeling.objectives.bidirectional_lm:BidirectionalLM"),
-    "replaced_tokens": Kind(
-        "modeling.objectives.replaced_tokens:ReplacedTokens",
-        (
-            "generator_hidden_size",
-            "generator_layers",
-            "disc_weight",
-        ),
-    ),
-    "span_corruption": Kind(
-        "modeling.objectives.span_corruption:SpanCorruption",
-        ("noise_density", "mean_noise_span_length"),
-    ),
-}
+} | {name: Kind(*row) for name, row in extensions.rows("objectives").items()}

@@ -6,7 +6,8 @@ import pytest
 from training.backend import tf
 from modeling import attention, custom_gradients, fusion, layers
 from modeling.architectures.table import make_encoder
-from tests import t5, tiny
+from tests import tiny
+from tests.family.t5 import t5
 
 LENGTH = 128
 CONFIGS = {

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tests
-from tests import jobs, t5_exact
+from tests import jobs
+from tests.family.t5 import t5_exact
 
 ROOT = tests.ROOT
 GOLDEN = ROOT / "tests" / "golden" / "checkpoint"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from family.albert.encoder import AlbertConfig
 from modeling import custom_gradients, layers, losses
-from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 from modeling.optimizers.table import OptimizerSettings, layerwise_shares
-from tests.family import CONFIGS
-from tests.modeling.architectures.test_electra import CONFIG, facts, golden
+from tests.family.electra.test_electra_encoder import CONFIG, facts, golden
+from tests.relatives import CONFIGS
 
 SIZES = {"vocab_size": 9, "hidden_size": 4, "num_attention_heads": 1}
 GROUPS = {

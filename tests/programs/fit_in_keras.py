@@ -12,16 +12,16 @@ import sys
 import keras
 import numpy as np
 
-from modeling.architectures.albert import AlbertConfig
+from family.albert.encoder import AlbertConfig
+from family.electra.encoder import ElectraConfig
+from family.elmo.encoder import ElmoConfig
+from family.gpt.encoder import GptConfig
+from family.roberta.config import RobertaConfig
+from family.t5.config import T5Config
+from family.xlnet.encoder import XlnetConfig
 from modeling.architectures.bert import BertConfig
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.elmo.elmo import ElmoConfig
-from modeling.architectures.gpt import GptConfig
-from modeling.architectures.roberta import RobertaConfig
-from modeling.architectures.t5.t5_config import T5Config
 from modeling.architectures.table import make_encoder
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
-from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.masked_lm import MaskedLM

@@ -54,6 +54,7 @@ class LettersGraph(graph_tokenizer.GraphTokenizer):
 
 
 class LettersKind(Kind):
+    graph, learner = f"{__name__}:LettersGraph", f"{__name__}:LettersLearner"
     tokenizer, vocabulary_file = Letters, "letters.txt"
 
     def reads(self, vocab_file):
@@ -90,4 +91,4 @@ def _content(tokens):
     return "".join(f"{token}\n" for token in tokens).encode()
 
 
-ROW = LettersKind(f"{__name__}:LettersGraph", f"{__name__}:LettersLearner")
+ROW = LettersKind()

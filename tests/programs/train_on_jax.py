@@ -12,6 +12,11 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
+from family.elmo import bidirectional_lm  # noqa: E402
+from family.elmo.encoder import ElmoConfig  # noqa: E402
+from family.t5.text_to_text import TextToText  # noqa: E402
+from family.xlnet import permuted  # noqa: E402
+from family.xlnet.encoder import XlnetConfig  # noqa: E402
 from modeling import (  # noqa: E402
     attention,
     custom_gradients,
@@ -20,16 +25,9 @@ from modeling import (  # noqa: E402
     losses,
 )
 from modeling.architectures.bert import BertConfig  # noqa: E402
-from modeling.architectures.elmo.elmo import ElmoConfig  # noqa: E402
-from modeling.architectures.xlnet.xlnet import XlnetConfig  # noqa: E402
-from modeling.objectives import (  # noqa: E402
-    bidirectional_lm,
-    permuted,
-    sentence_pairs,
-)
-from modeling.objectives.text_to_text import TextToText  # noqa: E402
+from modeling.objectives import sentence_pairs  # noqa: E402
 from modeling.optimizers import adam, clipping, schedules  # noqa: E402
-from tests import t5  # noqa: E402
+from tests.family.t5 import t5  # noqa: E402
 
 assert keras.backend.backend() == "jax"
 golden, weights_path, batches_path, t5_path = sys.argv[1:]

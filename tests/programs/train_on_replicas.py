@@ -18,27 +18,24 @@ import numpy as np
 
 from training.backend import tf
 from training.run import distribution, loop
+from family.albert.encoder import AlbertConfig
+from family.electra import replaced_tokens
+from family.electra.encoder import ElectraConfig
+from family.elmo import bidirectional_lm
+from family.elmo.encoder import ElmoConfig
+from family.gpt import next_token
+from family.gpt.encoder import GptConfig
+from family.xlnet.encoder import XlnetConfig
+from family.xlnet.permuted import DrawSpans, Permuted
 from modeling import layers
-from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.config import EncoderConfig
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.elmo.elmo import ElmoConfig
-from modeling.architectures.gpt import GptConfig
-from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled_words import DistilledWords
-from modeling.objectives import (
-    bidirectional_lm,
-    masked_lm,
-    next_token,
-    replaced_tokens,
-    sentence_pairs,
-)
+from modeling.objectives import masked_lm, sentence_pairs
 from modeling.objectives.objective import Objective
-from modeling.objectives.permuted import DrawSpans, Permuted
 from modeling.optimizers.table import OptimizerSettings
-from tests import t5
+from tests.family.t5 import t5
 from tests.log import Log
 from text.instances.table import RowOptions
 from text.records import reading, shards

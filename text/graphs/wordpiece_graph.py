@@ -1,6 +1,6 @@
 """Tokenizes text into WordPieces, or whole words, in a TensorFlow graph, for SavedModels.
 
-It equals text/tokenizers/wordpiece.py and text/tokenizers/whole_words.py.
+It equals text/tokenizers/wordpiece.py and family/elmo/tokenizer.py.
 """
 
 import hashlib
@@ -9,9 +9,10 @@ import os
 
 import tensorflow as tf
 
+from family.elmo import tokenizer as whole_words
 from text.graphs.graph_tokenizer import by_rows
 from text.graphs.words_graph import WordsGraph
-from text.tokenizers import whole_words, wordpiece
+from text.tokenizers import wordpiece
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 

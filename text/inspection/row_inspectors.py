@@ -7,11 +7,10 @@ import numpy as np
 
 from text.inspection import figures
 from text.inspection.inspector import Inspector, Rule
-from text.instances.sentence_order import boundaries
 from text.instances.table import RowOptions
 
 _MOSTLY_RANDOM = 0.75  # share of random next sentences; half is usual
-_MOST_RANDOM = 0.9
+MOST_RANDOM = 0.9
 
 
 class TwoSides(Inspector):
@@ -46,7 +45,7 @@ class TwoSides(Inspector):
         yield self.segment_rule(batch, text, in_b, self.segments_rule)
 
 
-class _Label(NamedTuple):
+class Label(NamedTuple):
     """What next_sentence_labels say, in the words of reports."""
 
     counted: str  # the name of their sum in a description
@@ -60,7 +59,7 @@ class _Label(NamedTuple):
     share_advice: str
 
 
-_NEXT_SENTENCE = _Label(
+_NEXT_SENTENCE = Label(
     counted="random_next",
     meanings=("B follows A in the text", "B is random text from elsewhere"),
     of_a_text="with a random next sentence",
@@ -71,17 +70,6 @@ _NEXT_SENTENCE = _Label(
     share_rule="half or somewhat more of the second sides must be random",
     share_advice="; if lines or documents are too long or too short to have a next "
     "sentence, split them differently",
-)
-_SENTENCE_ORDER = _Label(
-    counted="swapped",
-    meanings=("A and B are in order", "A and B are swapped"),
-    of_a_text="labeled as swapped",
-    title="Sentence order",
-    names=("in order", "swapped"),
-    question="Are A and B in order?",
-    note="half are swapped by choice",
-    share_rule="half of the pairs must be swapped, or somewhat more with random ones",
-    share_advice="",
 )
 
 
@@ -107,7 +95,7 @@ class PairInspector(TwoSides):
 
     def most_ones(self, options: RowOptions) -> float | None:
         """The largest plausible share of labels that are 1; None if they are not drawn."""
-        return _MOST_RANDOM if options.random_next_sentences else None
+        return MOST_RANDOM if options.random_next_sentences else None
 
     def sums(self, batch) -> dict[str, int]:
         return {self.words.counted: int(batch["next_sentence_labels"].sum())}
@@ -148,46 +136,6 @@ class PairInspector(TwoSides):
                 "--instances=full_sentences, which has no pairs"
             )
         return lines
-
-
-class SentenceOrderInspector(PairInspector):
-    """Pairs, and whether they are swapped."""
-
-    words = _SENTENCE_ORDER
-
-    def rules(self, batch, text) -> Iterator[Rule]:
-        yield from super().rules(batch, text)
-        if "token_boundary" in batch:
-            yield Rule(
-                "token_boundary",
-                batch["token_boundary"]
-                != boundaries(text.ids, text.is_token, self.vocabulary),
-                "must be 1 at [CLS], [SEP] and where a word begins, and 0 elsewhere",
-            )
-
-    def label_rule(self) -> tuple[int, str]:
-        return 1, "must be 0 (in order) or 1 (swapped)"
-
-    def most_ones(self, options) -> float:
-        return _MOST_RANDOM if options.pairs_lone_sentences else 0.5
-
-
-class SegmentInspector(TwoSides):
-    """One segment or two."""
-
-    may_have_one = True
-    separators_rule = "must be [SEP] at the end of each segment, and nowhere else"
-    sides_rule = "must have one segment or two, each with tokens before its [SEP]"
-    segments_rule = "must be 0 in the first segment and 1 in the second"
-
-    def report(self, counts, passes) -> list[str]:
-        number, cut = counts["instances"], counts["truncated_tokens"]
-        filled = counts["instance_tokens"] / (number * self.options.max_seq_length)
-        return [
-            f"{filled:.1%} of the positions contain a token; "
-            f"{counts['one_segment'] / number:.1%} of the records have one segment; "
-            f"{cut / (cut + counts['instance_tokens']):.1%} of the tokens did not fit"
-        ]
 
 
 class FullSentencesInspector(Inspector):
@@ -235,41 +183,6 @@ class DocSentencesInspector(FullSentencesInspector):
             is_sep & ~is_tail,
             "must be [SEP] at the end of the text, and nowhere else",
         )
-
-
-class ContiguousInspector(Inspector):
-    """Rows that continue those of the batch before."""
-
-    sides = ("A", "B")
-    long_sentences = "are divided"
-
-    def rules(self, batch, text) -> Iterator[Rule]:
-        columns, reuse = text.columns, self.instances.reuse
-        yield Rule(
-            "input_mask", batch["input_mask"] != 1, "must be 1: rows are always full"
-        )
-        is_sep = text.ids == self.vocabulary.sep_id
-        first, last = is_sep.argmax(axis=1)[:, None], len(columns) - 2
-        yield Rule(
-            "input_ids",
-            is_sep != ((columns == first) | (columns == last)),
-            "must be [SEP] after A and after B, and nowhere else",
-        )
-        yield Rule(
-            "input_ids",
-            (columns == first) & ((first <= reuse) | (first >= last - 1)),
-            f"must be a token of A after the first {reuse}, and one of B",
-        )
-        segments = "must be 0 up to the first [SEP], 1 up to the second"
-        yield self.segment_rule(batch, text, columns > first, segments)
-
-    def report(self, counts, passes) -> list[str]:
-        number, rows = counts["instances"], self.options.rows_per_batch
-        return [
-            f"{number // rows:,} batches of {rows} rows, each of which continues that of "
-            f"the batch before; {counts['random_second'] / number:.1%} of the second texts "
-            "are from elsewhere"
-        ]
 
 
 # === What is counted ===

@@ -1,14 +1,12 @@
 """Lists what inspection knows of each kind of rows and masks, by the kinds' names."""
 
+import extensions
 from text.inspection.inspector import Inspector
 from text.inspection.mask_inspectors import StaticMaskInspector, WordStartInspector
 from text.inspection.row_inspectors import (
-    ContiguousInspector,
     DocSentencesInspector,
     FullSentencesInspector,
     PairInspector,
-    SegmentInspector,
-    SentenceOrderInspector,
 )
 from text.instances.table import RowOptions
 from text.tokenizers.vocabulary import Vocabulary
@@ -17,10 +15,7 @@ INSPECTORS = {
     "pairs": PairInspector,
     "full_sentences": FullSentencesInspector,
     "doc_sentences": DocSentencesInspector,
-    "sentence_order": SentenceOrderInspector,
-    "electra": SegmentInspector,
-    "contiguous": ContiguousInspector,
-}
+} | extensions.load_rows("inspectors")
 MASKS = {"static": StaticMaskInspector, "dynamic": WordStartInspector}
 
 

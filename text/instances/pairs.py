@@ -22,7 +22,7 @@ from text.instances.packing import truncated_lengths
 from text.records.schema import Feature
 
 # One planned instance: two spans of the corpus, already cut to fit. `is_random` is its
-# label, which text/instances/sentence_order.py also sets for spans that it swaps.
+# label, which family/albert/rows.py also sets for spans that it swaps.
 PAIR = np.dtype(
     [
         ("a_start", "<i8"),

@@ -1,34 +1,26 @@
-"""Lists the kinds of rows and masks by name.
-
-A new kind is a file and a row here, and the same in text/inspection.
-"""
+"""Lists the kinds of rows and masks by name: the core's, and those of extensions."""
 
 import dataclasses
 
+import extensions
 import options
 from errors import UserError
-from text.instances.contiguous import Contiguous, ContiguousOptions
-from text.instances.electra_segments import ElectraSegments
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, RecordOptions
 from text.instances.masking import MasksInTraining, StaticMasks
 from text.instances.pairs import PairOptions, Pairs
-from text.instances.sentence_order import SentenceOrder
 from text.records.descriptions import Description
 
 INSTANCES = {
     "pairs": Pairs,
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
-    "sentence_order": SentenceOrder,
-    "electra": ElectraSegments,
-    "contiguous": Contiguous,
-}
+} | extensions.load_rows("instances")
 MASKS = {"static": StaticMasks, "dynamic": MasksInTraining}
 
 
 @dataclasses.dataclass(frozen=True)
-class RowOptions(PairOptions, ContiguousOptions, RecordOptions):
+class RowOptions(PairOptions, *extensions.groups("row_options"), RecordOptions):
     """Records. The kind of rows and what they contain."""
 
     instances: str = options.field(

@@ -292,6 +292,8 @@ def _clean(text):
 class ByteBpeKind(BpeKind):
     """RoBERTa's vocab.json and merges.txt."""
 
+    graph = "text.graphs.bpe_graph:ByteBpeGraph"
+    learner = "text.tokenizers.learning.word_learning:ByteBpeLearner"
     tokenizer = ByteBpe
     special, of_json = ROBERTA, staticmethod(tokenizer_json.byte_bpe_files)
     layout = (
@@ -454,6 +456,8 @@ class GptBpe(WordByWord):
 class GptBpeKind(BpeKind):
     """OpenAI's encoder_bpe_40000.json, or a vocab.json whose tokens have </w>."""
 
+    graph = "text.graphs.bpe_graph:GptBpeGraph"
+    learner = "text.tokenizers.learning.word_learning:GptBpeLearner"
     tokenizer = GptBpe
     special, of_json = GPT, staticmethod(tokenizer_json.gpt_files)
     layout = (

@@ -32,14 +32,12 @@ class Kind(abc.ABC):
         text_flags: the `TokenizerOptions` that change the ids.
     """
 
+    graph: str
+    learner: str | None = None
     tokenizer: type[Tokenizer]
     vocabulary_file: str
     hugging_face_classes: tuple[str | None, ...] = ()
     text_flags: tuple[str, ...] = ()
-
-    def __init__(self, graph: str, learner: str | None = None):
-        self.graph = graph
-        self.learner = learner
 
     # --- Which files are of this kind ------------------------------------------------
 

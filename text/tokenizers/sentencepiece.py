@@ -313,6 +313,8 @@ class SentencePiece(Tokenizer):
 class SentencePieceKind(Kind):
     """A .model file, or the same as a tokenizer.json."""
 
+    graph = "text.graphs.sentencepiece_graph:SentencePieceGraph"
+    learner = "text.tokenizers.learning.sentencepiece_learning:SentencePieceLearner"
     tokenizer = SentencePiece
     vocabulary_file = VOCABULARY_FILE
     hugging_face_classes = hugging_face_classes(

@@ -1,7 +1,4 @@
-"""Lists the kinds of tokenizers, and defines the flags they share.
-
-A new kind is a file next to this one and a row of TOKENIZERS.
-"""
+"""Lists the kinds of tokenizers, and defines the flags they share."""
 
 import contextlib
 import dataclasses
@@ -9,6 +6,7 @@ import re
 import typing
 from collections.abc import Mapping
 
+import extensions
 import options
 from errors import UserError
 from files import hub, sources
@@ -18,7 +16,6 @@ from text.tokenizers.kind import Kind
 from text.tokenizers.sentencepiece import SentencePieceKind
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.whole_words import WholeWordsKind
 from text.tokenizers.wordpiece import WordPieceKind
 
 DECOMPOSITION_WARNING = (
@@ -28,26 +25,12 @@ DECOMPOSITION_WARNING = (
 )
 
 # The last one that reads a vocabulary file is used; WordPiece, the first, takes any.
-_GRAPHS, _LEARNING = "text.graphs", "text.tokenizers.learning"
 TOKENIZERS: dict[str, Kind] = {
-    "wordpiece": WordPieceKind(
-        f"{_GRAPHS}.wordpiece_graph:WordPieceGraph",
-        f"{_LEARNING}.word_learning:WordPieceLearner",
-    ),
-    "byte_bpe": ByteBpeKind(
-        f"{_GRAPHS}.bpe_graph:ByteBpeGraph",
-        f"{_LEARNING}.word_learning:ByteBpeLearner",
-    ),
-    "gpt_bpe": GptBpeKind(
-        f"{_GRAPHS}.bpe_graph:GptBpeGraph",
-        f"{_LEARNING}.word_learning:GptBpeLearner",
-    ),
-    "sentencepiece": SentencePieceKind(
-        f"{_GRAPHS}.sentencepiece_graph:SentencePieceGraph",
-        f"{_LEARNING}.sentencepiece_learning:SentencePieceLearner",
-    ),
-    "whole_words": WholeWordsKind(f"{_GRAPHS}.wordpiece_graph:WholeWordsGraph"),
-}
+    "wordpiece": WordPieceKind(),
+    "byte_bpe": ByteBpeKind(),
+    "gpt_bpe": GptBpeKind(),
+    "sentencepiece": SentencePieceKind(),
+} | {name: kind() for name, kind in extensions.load_rows("tokenizers").items()}
 
 # The first line of a merges.txt or of GPT's vocab_40000.bpe.
 _MERGES = b"#version"

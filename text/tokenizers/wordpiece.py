@@ -309,6 +309,8 @@ VOCABULARY_FILE = "vocab.txt"
 class WordPieceKind(Kind):
     """The vocab.txt of BERT, which may have any name."""
 
+    graph = "text.graphs.wordpiece_graph:WordPieceGraph"
+    learner = "text.tokenizers.learning.word_learning:WordPieceLearner"
     tokenizer = WordPiece
     vocabulary_file = VOCABULARY_FILE
     hugging_face_classes = hugging_face_classes("BertTokenizer", "ElectraTokenizer")

@@ -1,30 +1,18 @@
-"""Lists the architectures that Hugging Face has, by the key of their configs.
-
-A new one is a file next to this one and a row in ADAPTERS. Nothing here loads TensorFlow.
+"""Lists the architectures that Hugging Face has, by the key of their configs: BERT, and
+those of extensions. Nothing here loads TensorFlow.
 """
 
 from collections.abc import Collection, Mapping
 
+import extensions
 from errors import UserError
 from modeling.architectures import table
 from modeling.architectures.config import EncoderConfig
 from training.interchange.adapter import Adapter
-from training.interchange.albert_adapter import AlbertAdapter
 from training.interchange.bert_adapter import BertAdapter
-from training.interchange.electra_adapter import ElectraAdapter
-from training.interchange.gpt_adapter import GptAdapter
-from training.interchange.roberta_adapter import RobertaAdapter
-from training.interchange.t5_adapter import T5Adapter
-from training.interchange.xlnet_adapter import XlnetAdapter
 
-ADAPTERS: dict[str, Adapter] = {
-    "bert": BertAdapter(),
-    "albert": AlbertAdapter(),
-    "electra": ElectraAdapter(),
-    "gpt": GptAdapter(),
-    "roberta": RobertaAdapter(),
-    "t5": T5Adapter(),
-    "xlnet": XlnetAdapter(),
+ADAPTERS: dict[str, Adapter] = {"bert": BertAdapter()} | {
+    name: adapter() for name, adapter in extensions.load_rows("adapters").items()
 }
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for row in ADAPTERS.values() for head in row.heads))

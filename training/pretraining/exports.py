@@ -13,18 +13,19 @@ from training import metrics
 from training.backend import tf
 from training.run import loop
 from training.storage import model_card
+from family.electra.replaced_tokens import DiscriminatorModel
+from family.gpt.next_token import LastTokenModel
+from family.t5 import as_text, as_text_graph
+from family.t5.text_to_text import Generation
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
-from modeling.objectives.next_token import LastTokenModel
-from modeling.objectives.replaced_tokens import DiscriminatorModel
-from modeling.objectives.text_to_text import Generation
 from serving import export, forms
-from text.graphs import as_text_graph, mask_tokens_graph
+from text.graphs import mask_tokens_graph
 from text.graphs.packing_graph import pack
 from text.graphs.row_chunks import run_in_chunks
 from text.instances import packing
 from text.records import rows
-from text.tasks import as_text, mask_tokens
+from text.tasks import mask_tokens
 from text.tokenizers.tokenizer import Tokenizer
 
 _TOP_K = 5

@@ -1,7 +1,6 @@
 """The flags of pre-training."""
 
 import dataclasses
-import functools
 
 import options
 from errors import UserError
@@ -10,24 +9,12 @@ from text.tokenizers.table import TokenizerOptions
 from training.distillation.options import WordDistillationOptions
 from training.run.options import RunOptions
 
-
-def _field_of(objective):
-    return functools.partial(
-        options.field, only_for={"objective": objective}, identity=True
-    )
-
-
-_permuted = _field_of("permuted")
-_replaced_tokens = _field_of("replaced_tokens")
-_span_corruption = _field_of("span_corruption")
+_GROUPS = tuple(kind.group for kind in OBJECTIVES.values() if kind.group)
 
 
 @dataclasses.dataclass(frozen=True)
-class ObjectiveOptions(options.Group):
-    """The objective.
-
-    Flags of single objectives are arguments of their constructors.
-    """
+class ObjectiveOptions(*_GROUPS, options.Group):
+    """The objective."""
 
     objective: str = options.field(
         "masked_lm_next_sentence",
@@ -47,59 +34,6 @@ class ObjectiveOptions(options.Group):
         identity=True,
         common=True,
     )
-    generator_hidden_size: float = _replaced_tokens(
-        0.25,
-        help="For replaced_tokens: the generator's share of hidden_size. The released "
-        "small model has 1.0, base 0.33333, large 0.25.",
-        above=0,
-        at_most=1,
-    )
-    generator_layers: float = _replaced_tokens(
-        1.0,
-        help="For replaced_tokens: the generator's share of num_hidden_layers.",
-        above=0,
-        at_most=1,
-    )
-    disc_weight: float = _replaced_tokens(
-        50.0,
-        help="For replaced_tokens: the factor of the discriminator's loss.",
-        above=0,
-    )
-    mask_alpha: int = _permuted(
-        6,
-        help="For permuted: a span of n tokens is in a context of n * mask_alpha // "
-        "mask_beta tokens, without other spans.",
-        at_least=1,
-    )
-    mask_beta: int = _permuted(1, help="For permuted: see --mask_alpha.", at_least=1)
-    mem_len: int = _permuted(
-        0,
-        help="For permuted, on records of create_pretraining_data.py "
-        "--instances=contiguous: how many positions of the rows before it a row sees. "
-        "XLNet's release has 384.",
-        at_most=1 << 20,
-        at_least=0,
-    )
-    noise_density: float = _span_corruption(
-        0.15,
-        help="For span_corruption: the share of tokens that a text loses.",
-        above=0,
-        below=1,
-    )
-    mean_noise_span_length: float = _span_corruption(
-        3.0,
-        help="For span_corruption: the mean number of tokens of the spans that a text "
-        "loses.",
-        at_least=1,
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.mask_alpha < self.mask_beta:
-            raise UserError(
-                f"--mask_alpha={self.mask_alpha}: must be at least --mask_beta, "
-                f"{self.mask_beta}, so that a span has a context"
-            )
 
     def make_objective(self, name: str | None = None, **rows):
         """The `Objective` with this name; by default, the chosen one.

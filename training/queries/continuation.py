@@ -9,9 +9,9 @@ from training.queries import mask_filling, query
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from errors import UserError
+from family.electra.replaced_tokens import sample
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
-from modeling.objectives.replaced_tokens import sample
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
 from training.run.implied_flags import ModelFlags

@@ -25,9 +25,10 @@ from training.backend import tf
 from training.storage import adapters
 from training.storage.folder import BEST, CONFIGS, PARTS, Folder
 from errors import UserError
+from family.elmo import bilm
 from files import anywhere, hub, json_files, local
 from modeling.architectures import config
-from training.interchange import bilm, hugging_face, networks, peft, table
+from training.interchange import hugging_face, networks, peft, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)

@@ -1,14 +1,13 @@
 """Whole models in checkpoints: an encoder and whatever it was pre-trained with."""
 
 import functools
+import pkgutil
 
 from training.backend import keras
 from training.storage import checkpoint, checkpoint_contents
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
-from modeling.architectures.t5.t5_decoder import TextToTextModel
-from modeling.objectives.sentence_pairs import PretrainingModel
 from training.interchange import networks
 from training.interchange.adapter import Adapter
 
@@ -56,6 +55,4 @@ def check(
 def network(config: EncoderConfig) -> keras.layers.Layer:
     """A network with the variables of a pre-trained model, of which only shapes exist."""
     with layers.shapes_only():
-        if "decoder" in config.capabilities:
-            return TextToTextModel(config)
-        return PretrainingModel(config)
+        return pkgutil.resolve_name(config.pretraining_model)(config)

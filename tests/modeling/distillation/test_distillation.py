@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 import tests
-from modeling.architectures.xlnet.xlnet import XlnetConfig
+from family.xlnet.encoder import XlnetConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import TEACHERS, Distilled
 from modeling.distillation.soft_answers import COMPARED

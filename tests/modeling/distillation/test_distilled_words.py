@@ -8,13 +8,15 @@ import tensorflow as tf
 from keras import ops
 
 import tests
+from family.electra import replaced_tokens
+from family.gpt import next_token
 from modeling import custom_gradients, losses
 from modeling.distillation import soft_words
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import Distilled
 from modeling.distillation.distilled_words import DistilledWords
 from modeling.distillation.soft_answers import COMPARED
-from modeling.objectives import masked_lm, next_token, replaced_tokens, sentence_pairs
+from modeling.objectives import masked_lm, sentence_pairs
 from tests import tiny
 
 GOLDEN = tests.GOLDEN / "distillation"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from modeling.architectures.albert import AlbertConfig
+from family.albert.encoder import AlbertConfig
+from family.electra.encoder import ElectraConfig
+from family.gpt.encoder import GptConfig
+from family.roberta.config import RobertaConfig
 from modeling.architectures.bert import BertConfig
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.gpt import GptConfig
-from modeling.architectures.roberta import RobertaConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 

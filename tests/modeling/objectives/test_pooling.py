@@ -8,7 +8,7 @@ import pytest
 import run_classifier
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.gpt import GptConfig
+from family.gpt.encoder import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
 from training.interchange import hugging_face

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from keras import ops
 
+from family.roberta.config import RobertaConfig
 from modeling import layers
-from modeling.architectures.roberta import RobertaConfig
 from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.span_beams import SpanBeams
 from modeling.objectives.span_heads import SPAN_HEADS
-from tests.modeling.architectures import test_albert, test_electra
+from tests.family.albert import test_albert_encoder as test_albert
+from tests.family.electra import test_electra_encoder as test_electra
 
 BEAMS = ("start_top_scores", "start_top", "end_top_scores", "end_top")
 THEIR_BEAMS = (

@@ -1,6 +1,6 @@
 """The release's optimizer to the digit: rule, schedule, clipping, 20 traced updates.
 
-RoBERTa's is held to fairseq's updates in tests/training/interchange/test_roberta.py.
+RoBERTa's is held to fairseq's updates in tests/family/roberta/test_roberta_conversion.py.
 """
 
 import dataclasses

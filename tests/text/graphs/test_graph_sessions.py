@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 import tests
+from family.elmo import tokenizer as whole_words
 from tests import graph_session, tiers
 from text.graphs.lookup import graph_of, libraries_of
-from text.tokenizers import whole_words, wordpiece
+from text.tokenizers import wordpiece
 from text.tokenizers.learning import sentencepiece_learning
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary

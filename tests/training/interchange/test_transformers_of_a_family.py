@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tests
-from modeling.architectures.albert import AlbertConfig
-from modeling.architectures.electra import ElectraConfig
+from family.albert.encoder import AlbertConfig
+from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
 from tests.training.interchange.test_transformers import LENGTH, TINY, rows, write_rows
 from training.interchange import hugging_face

@@ -23,8 +23,8 @@ import tokenizers
 import tests
 from training.storage import checkpoint, whole_model
 from training.storage.folder import Folder
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.roberta import RobertaConfig
+from family.electra.encoder import ElectraConfig
+from family.roberta.config import RobertaConfig
 from tests import hostile_texts
 from tests.conversion import convert
 from text.tokenizers import sentencepiece_files

@@ -7,15 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from training.storage import checkpoint
-from modeling.architectures.t5.t5_decoder import TextToTextModel
+from family.electra import replaced_tokens
+from family.t5.decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
-from modeling.objectives import (
-    masked_lm,
-    replaced_tokens,
-    sentence_pairs,
-    span_beams,
-    tasks,
-)
+from modeling.objectives import masked_lm, sentence_pairs, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
 from training.interchange import hugging_face

@@ -10,17 +10,15 @@ import run_pretraining
 import tests
 from training.pretraining import dry_run
 from errors import UserError
-from modeling.architectures.albert import AlbertConfig
+from family.albert.encoder import AlbertConfig
+from family.electra import replaced_tokens
+from family.electra.encoder import ElectraConfig
+from family.elmo import bidirectional_lm
+from family.elmo.encoder import ElmoConfig
+from family.t5 import span_corruption
+from family.t5.config import T5Config
 from modeling.architectures.bert import BertConfig
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.elmo.elmo import ElmoConfig
 from modeling.architectures.network import Network
-from modeling.architectures.t5.t5_config import T5Config
-from modeling.objectives import (
-    bidirectional_lm,
-    replaced_tokens,
-    span_corruption,
-)
 from tests import jobs, tiny
 
 RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")

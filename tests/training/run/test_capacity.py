@@ -11,10 +11,10 @@ import tests
 from training.backend import tf
 from training.run import capacity, loop
 from errors import UserError
+from family.albert.encoder import AlbertConfig
+from family.xlnet.encoder import XlnetConfig
 from files import memory
-from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.bert import BertConfig
-from modeling.architectures.xlnet.xlnet import XlnetConfig
 from tests import given, jobs, pretraining, tiny
 
 LARGE = {

@@ -6,8 +6,8 @@ import pytest
 from training.backend import tf
 from training.run import distribution, loop
 from training.storage.folder import Folder
-from modeling.architectures.xlnet.xlnet import XlnetConfig
-from modeling.objectives.permuted import DrawSpans, Permuted
+from family.xlnet.encoder import XlnetConfig
+from family.xlnet.permuted import DrawSpans, Permuted
 from tests.log import Log
 
 ROWS, LENGTH, MEMORY, REUSE = 4, 16, 12, 8

@@ -12,22 +12,20 @@ from training.backend import tf
 from training.run import distribution, loop, report
 from training.storage import checkpoint
 from training.storage.folder import Folder
-from modeling.architectures.albert import AlbertConfig
+from family.albert.encoder import AlbertConfig
+from family.electra import replaced_tokens
+from family.electra.encoder import ElectraConfig
+from family.elmo import bidirectional_lm
+from family.elmo.encoder import ElmoConfig
+from family.gpt import next_token
+from family.gpt.encoder import GptConfig
+from family.xlnet.encoder import XlnetConfig
+from family.xlnet.permuted import DrawSpans, Permuted
 from modeling.architectures.bert import BertConfig
-from modeling.architectures.electra import ElectraConfig
-from modeling.architectures.elmo.elmo import ElmoConfig
-from modeling.architectures.gpt import GptConfig
-from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.masks.draw_masks import DrawMasks
-from modeling.objectives import (
-    bidirectional_lm,
-    masked_lm,
-    next_token,
-    replaced_tokens,
-    sentence_pairs,
-)
-from modeling.objectives.permuted import DrawSpans, Permuted
-from tests import forked, jobs, t5, tiers, tiny
+from modeling.objectives import masked_lm, sentence_pairs
+from tests import forked, jobs, tiers, tiny
+from tests.family.t5 import t5
 from tests.log import Log
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions

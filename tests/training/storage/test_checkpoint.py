@@ -371,5 +371,5 @@ def test_bundles_of_tensorflow_1_are_read_bit_for_bit(folder, prefix):
 
 def test_unwritable_directory_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file: is not a folder"):
+    with pytest.raises(UserError, match="file: cannot be read or written"):
         checkpoint.save(Folder.open(str(tmp_path / "file")), 1, tensors(), keep=5)

@@ -107,7 +107,9 @@ def test_a_link_is_not_written_through(tmp_path, folder, guise):
 
 def test_a_file_in_a_folders_place_is_refused(tmp_path):
     (tmp_path / "output").write_text("mine")
-    with pytest.raises(UserError, match="output: is not a folder; name one"):
+    with pytest.raises(
+        UserError, match="output: cannot be read or written: it is not a folder"
+    ):
         Folder.open(str(tmp_path / "output"))
 
 

@@ -1,0 +1,89 @@
+"""Finds what is added to the core: BERT's relatives in family/, and packages of others.
+
+An extension is a package with an `EXTENSION`, which has rows for the tables of the core. It
+is known by a line in family/__init__.py or, if it is installed, by an entry point of the
+group "bert_extensions" whose value is the package. A line whose package is missing adds
+nothing: family/, or any folder in it, may be left out.
+"""
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+ENTRY_POINTS = "bert_extensions"
+
+
+class Extension(NamedTuple):
+    """The rows of a package, by table; classes are named "module:Class".
+
+    Attributes:
+        architectures: key of config files -> its `EncoderConfig`, its `Encoder`.
+        adapters: that key -> its `Adapter`, if Hugging Face has the architecture.
+        objectives: name -> its `Objective`, and the group of its flags or None.
+        instances: name -> its `Instances`.
+        inspectors: that name -> its `Inspector`.
+        row_options: groups of the flags that its instances have.
+        tokenizers: name -> its `Kind`.
+    """
+
+    architectures: Mapping[str, tuple[str, str]] = {}
+    adapters: Mapping[str, str] = {}
+    objectives: Mapping[str, tuple[str, str | None]] = {}
+    instances: Mapping[str, str] = {}
+    inspectors: Mapping[str, str] = {}
+    row_options: tuple[str, ...] = ()
+    tokenizers: Mapping[str, str] = {}
+
+
+def rows(table: str) -> dict:
+    """The rows of a table in all extensions, by their keys."""
+    return {
+        key: row
+        for extension in _extensions()
+        for key, row in getattr(extension, table).items()
+    }
+
+
+def load_rows(table: str) -> dict:
+    """Like `rows`, of a table with one class in a row, which it imports."""
+    return {key: pkgutil.resolve_name(name) for key, name in rows(table).items()}
+
+
+def groups(table: str) -> tuple[type, ...]:
+    """The groups of flags that all extensions have in a table."""
+    names = (name for extension in _extensions() for name in getattr(extension, table))
+    return tuple(map(pkgutil.resolve_name, names))
+
+
+def require(package: str) -> None:
+    """Ends a script that is made for a package, in one line, if that is not there."""
+    top = package.partition(".")[0]
+    if not importlib.util.find_spec(top) or not importlib.util.find_spec(package):
+        sys.exit(
+            f"{sys.argv[0]}: needs {package}, which is not here; get the folder "
+            f"{package.replace('.', '/')}"
+        )
+
+
+def missing() -> list[str]:
+    """The packages that family/__init__.py lists and that are not there."""
+    return [name for name in _listed() if not importlib.util.find_spec(name)]
+
+
+@functools.cache
+def _extensions() -> tuple[Extension, ...]:
+    absent = missing()
+    names = [name for name in _listed() if name not in absent]
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    names += [point.value for point in points]
+    return tuple(importlib.import_module(name).EXTENSION for name in names)
+
+
+def _listed() -> tuple[str, ...]:
+    is_there = importlib.util.find_spec("family")
+    return importlib.import_module("family").PACKAGES if is_there else ()

@@ -1,0 +1,12 @@
+"""BERT's relatives, a folder each; a line here makes one known (see extensions.py)."""
+
+PACKAGES = (
+    "family.roberta",
+    "family.albert",
+    "family.electra",
+    "family.gpt",
+    "family.xlnet",
+    "family.elmo",
+    "family.side_by_side",
+    "family.t5",
+)

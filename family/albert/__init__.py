@@ -1,0 +1,15 @@
+"""ALBERT (arXiv:1909.11942): layers that share their weights, and sentence order."""
+
+from extensions import Extension
+
+EXTENSION = Extension(
+    architectures={
+        "albert": (
+            "family.albert.encoder:AlbertConfig",
+            "family.albert.encoder:AlbertEncoder",
+        )
+    },
+    adapters={"albert": "family.albert.adapter:AlbertAdapter"},
+    instances={"sentence_order": "family.albert.rows:SentenceOrder"},
+    inspectors={"sentence_order": "family.albert.inspector:SentenceOrderInspector"},
+)

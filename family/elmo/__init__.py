@@ -1,0 +1,13 @@
+"""ELMo (arXiv:1802.05365): LSTMs in both directions, over whole words."""
+
+from extensions import Extension
+
+EXTENSION = Extension(
+    architectures={
+        "elmo": ("family.elmo.encoder:ElmoConfig", "family.elmo.encoder:ElmoEncoder")
+    },
+    objectives={
+        "bidirectional_lm": ("family.elmo.bidirectional_lm:BidirectionalLM", None)
+    },
+    tokenizers={"whole_words": "family.elmo.tokenizer:WholeWordsKind"},
+)

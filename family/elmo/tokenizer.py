@@ -1,0 +1,118 @@
+"""Whole words, separated by spaces, with character offsets: for an ELMo's vocabulary."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+
+from errors import UserError
+from files import inputs, sources
+from text.tokenizers.cleaner import Filled
+from text.tokenizers.kind import Kind
+from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
+from text.tokenizers.word_by_word import WordByWord
+from text.tokenizers.wordpiece import WordSplitter
+
+PAD, UNK, BEGIN, END = SPECIAL = ("<PAD>", "<UNK>", "<S>", "</S>")
+VOCABULARY_FILE = "words.txt"
+_SPECIAL_TOKENS = SpecialTokens(names=(PAD, UNK, BEGIN, END, None), continuation="\n")
+
+
+class SpaceSplitter(WordSplitter):
+    """Cuts text at white space, and changes nothing."""
+
+    final_sigmas = composes_hangul = False
+
+    def __init__(self, do_lower_case=False, strip_accents=False, split_cjk=False):
+        super().__init__(False, False, False)
+        self.table = Filled(lambda p: " " if chr(p).isspace() else chr(p))
+
+    def chunks(self, text):
+        return text.split()
+
+    def words(self, text):
+        return text.split()
+
+    def changes_unassigned(self, character):
+        return False
+
+
+class WholeWords(WordByWord):
+    """Text to the ids of its words; those that the vocabulary lacks are unknown."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__(vocabulary, SpaceSplitter())
+        self._never_text = {*SPECIAL}
+
+    @classmethod
+    def of(cls, words: Iterable[str]) -> "WholeWords":
+        """Makes the tokenizer for these words, each once, after the special tokens."""
+        distinct = dict.fromkeys(word for word in words if word not in SPECIAL)
+        tokens = [*SPECIAL, *distinct]
+        return cls(_vocabulary(tokens, "", _content(tokens)))
+
+    @property
+    def files(self):
+        return {VOCABULARY_FILE: _content(self.vocabulary.tokens)}
+
+    @property
+    def settings(self):
+        return {"vocab_sha256": self.vocabulary.digest}
+
+    def hugging_face(self):
+        raise UserError("Hugging Face has no tokenizer for a vocabulary of whole words")
+
+    def split(self, word):
+        """See `WordByWord`: the word itself."""
+        id = self.vocabulary.unk_id
+        if word not in self._never_text:
+            id = self.vocabulary.ids.get(word, id)
+        return [id], [len(word)]
+
+
+class WholeWordsKind(Kind):
+    """A words.txt, whose first line tells it from any other list of this name."""
+
+    graph = "text.graphs.wordpiece_graph:WholeWordsGraph"
+    tokenizer = WholeWords
+    vocabulary_file = VOCABULARY_FILE
+
+    def reads(self, vocab_file):
+        if os.path.basename(vocab_file) != VOCABULARY_FILE:
+            return False
+        if not sources.is_file(vocab_file):
+            return False
+        return next(iter(inputs.lines(vocab_file)), "").strip() == PAD
+
+    def find_own_file(self, folder):
+        path = super().find_own_file(folder)
+        return path if path and self.reads(path) else None
+
+    def load(self, vocab_file, options):
+        del options  # no text is changed
+        return WholeWords(self.load_vocabulary(vocab_file))
+
+    def load_vocabulary(self, vocab_file):
+        content = sources.content(vocab_file)
+        tokens = list(inputs.lines(vocab_file, block=content))
+        for number, token in enumerate(tokens, start=1):
+            if token.split() != [token]:
+                raise UserError(
+                    f"{vocab_file}:{number}: {token!r:.40} is not one word; list words "
+                    f"without spaces, one per line, the first being {' '.join(SPECIAL)}"
+                )
+        return _vocabulary(tokens, vocab_file, content)
+
+    def parse(self, content):
+        return content.decode("utf-8").rstrip("\n").split("\n")
+
+    def resolved(self, options, vocab_file):
+        return {**super().resolved(options, vocab_file), "strip_accents": False}
+
+
+def _content(tokens):
+    return "".join(f"{token}\n" for token in tokens).encode()
+
+
+def _vocabulary(tokens, path, content):
+    digest = hashlib.sha256(content).hexdigest()
+    return Vocabulary(tokens, path=path, digest=digest, special=_SPECIAL_TOKENS)

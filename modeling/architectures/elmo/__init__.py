@@ -1,1 +1,0 @@
-"""ELMo: LSTMs in both directions, and the characters that the release reads."""

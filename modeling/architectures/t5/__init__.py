@@ -1,1 +1,0 @@
-"""T5: an encoder, and the decoder that reads it."""

@@ -1,1 +1,0 @@
-"""XLNet: relative attention in two streams, with memory."""

@@ -1,0 +1,266 @@
+"""Records of swapped spans: what every program makes of them, and which objective fits."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+import create_pretraining_data
+import inspect_records
+import run_pretraining
+import tests
+from errors import UserError
+from tests.family.albert.test_albert import CONFIG
+from tests.pretraining import flags, results, run_twice
+from text.inspection.inspector import first_broken
+from text.inspection.table import make_inspector
+from text.instances import pairs
+from text.instances.table import RowOptions
+from text.records import encoding, framing
+from text.tokenizers.vocabulary import Vocabulary
+
+GOLDEN = tests.GOLDEN / "albert" / "data"
+RELEASED = str(GOLDEN / "records.tfrecord")
+SMALL_VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
+
+TEXT = "\n\n".join(
+    "\n".join(f"the {n} of document {d} says that it is so ." for n in range(2 + d % 7))
+    for d in range(60)
+)
+
+
+def make_records(folder, **changes):
+    folder.mkdir(exist_ok=True)
+    (folder / "text.txt").write_text(TEXT + "\n\nalone .")
+    given = {
+        "input_file": [str(folder / "text.txt")],
+        "output_file": [str(folder / "records@2")],
+        "vocab_file": SMALL_VOCAB,
+        "instances": "sentence_order",
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "dupe_factor": 2,
+        "num_workers": 1,
+    }
+    create_pretraining_data.main(create_pretraining_data.Options(**given | changes))
+    return f"{folder}/records-*"
+
+
+def inspect(records, capsys, **changes):
+    given = {"input_file": [records], "vocab_file": SMALL_VOCAB} | changes
+    status = inspect_records.main(inspect_records.Options(**given))
+    return status, capsys.readouterr().out
+
+
+def test_records_have_the_release_s_features(tmp_path):
+    facts = json.loads((GOLDEN / "facts.json").read_text())["record_schema"]
+    instances = RowOptions(instances="sentence_order").make()
+    kinds = {"int64": "int64_list", "float32": "float_list"}
+    assert facts == {
+        feature.name: {"kind": kinds[feature.dtype], "length": feature.length}
+        for feature in instances.schema()
+    }
+    make_records(tmp_path)
+    example = next(framing.read(f"{tmp_path}/records-00000-of-00002"))
+    assert [f.name for f in encoding.schema_of(example)] == sorted(facts)
+
+
+def test_the_release_s_rows_keep_the_rules():
+    """Of its tokenizer for vocab.txt, with boundaries of words and n-grams."""
+    facts = json.loads((GOLDEN / "facts.json").read_text())["vocab_default"]
+    vocabulary = Vocabulary.load(str(tests.ROOT / "vocab" / "vocab.txt"))
+    recipe = RowOptions.of_release("sentence_order")
+    instances = recipe.make()
+    rows = [_row(example, vocabulary) for example in facts["examples"]]
+    examples = encoding.encode(
+        {name: np.stack([row[name] for row in rows]) for name in rows[0]},
+        instances.schema(),
+    )
+    batch, faults = encoding.decode(examples, instances.schema())
+    inspector = make_inspector(recipe, vocabulary)
+    text = inspector.masks.unmasked(batch)
+    assert not faults
+    assert not first_broken(batch, text, inspector)
+    batch["token_boundary"][1, 3] ^= 1
+    ((rule, line),) = first_broken(batch, text, inspector).values()
+    assert rule.startswith("token_boundary must be 1 at") and "[3] is" in line
+
+
+def _row(example, vocabulary):
+    def padded(values, length):
+        return np.array([*values, *[0] * (length - len(values))])
+
+    ids = [vocabulary.ids[token] for token in example["tokens"]]
+    labels = [vocabulary.ids[token] for token in example["masked_lm_labels"]]
+    return {
+        "input_ids": padded(ids, 128),
+        "input_mask": padded([1] * len(ids), 128),
+        "segment_ids": padded(example["segment_ids"], 128),
+        "token_boundary": padded(example["token_boundary"], 128),
+        "masked_lm_positions": padded(example["masked_lm_positions"], 20),
+        "masked_lm_ids": padded(labels, 20),
+        "masked_lm_weights": padded([1.0] * len(labels), 20),
+        "next_sentence_labels": np.array([int(example["is_random_next"])]),
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"do_whole_word_mask": True, "ngram": 3},
+        {"masking": "dynamic", "do_whole_word_mask": True, "ngram": 3},
+    ],
+)
+def test_records_are_sound_and_shown(tmp_path, capsys, changes):
+    records = make_records(tmp_path, **changes)
+    said = capsys.readouterr().out
+    assert re.search(r"\d\d\.\d% labeled as swapped", said)
+    assert re.search(r"\n\d+ sentences at the end of a document had no next", said)
+    status, shown = inspect(records, capsys, report_file=str(tmp_path / "report.html"))
+    assert status == 0 and "no problems found" in shown
+    assert re.search(r"Sentence order: \d\d\.\d% swapped", shown)
+    assert "; A and B are in order" in shown or "; A and B are swapped" in shown
+    assert "Are A and B in order?" in (tmp_path / "report.html").read_text()
+    assert "random text" not in shown and "next sentence" not in shown.lower()
+
+
+def test_records_without_a_description_are_known_by_their_features(tmp_path, capsys):
+    records = make_records(tmp_path)
+    (description,) = tmp_path.glob("*.description.json")
+    description.unlink()
+    status, shown = inspect(records, capsys)
+    assert status == 0 and "Sentence order:" in shown
+
+
+def test_labels_that_are_not_balanced_are_told(tmp_path, capsys, monkeypatch):
+    plan = pairs.plan
+    monkeypatch.setattr(
+        pairs, "plan", lambda *a, **named: plan(*a, **named | {"swapped_share": 0.9})
+    )
+    status, shown = inspect(make_records(tmp_path, dupe_factor=9), capsys)
+    assert status == 1 and "half of the pairs must be swapped" in shown
+
+
+def test_one_document_will_do(tmp_path):
+    (tmp_path / "one.txt").write_text("one .\ntwo .\nthree .")
+    make_records(
+        tmp_path,
+        input_file=[str(tmp_path / "one.txt")],
+        output_file=[str(tmp_path / "records-0")],
+        dupe_factor=1,
+    )
+
+
+# --- Which objective learns them -----------------------------------------------------
+
+
+def train(folder, records, **changes):
+    given = {"input_file": [records], "objective": "masked_lm_sentence_order"}
+    options = flags(folder, **given | changes)
+    run_pretraining.main(run_pretraining.Options(**options))
+
+
+ORDER, NEXT = "masked_lm_sentence_order", "masked_lm_next_sentence"
+
+
+@pytest.mark.parametrize("masking", ["static", "dynamic"])
+@pytest.mark.parametrize(
+    ("kind", "objective", "message"),
+    [
+        (
+            "pairs",
+            ORDER,
+            r"records-00000-of-00002: these records \(pairs\) have no sentence_order "
+            f"labels, which --objective={ORDER} needs; use --objective={NEXT} or "
+            "masked_lm, or other records",
+        ),
+        (
+            "sentence_order",
+            NEXT,
+            r"these records \(sentence_order\) have no next_sentence labels, which "
+            f"--objective={NEXT} needs; use --objective=masked_lm or {ORDER}, or other",
+        ),
+        ("doc_sentences", ORDER, r"records \(doc_sentences\) have no"),
+    ],
+)
+def test_labels_of_another_meaning_are_refused(
+    tmp_path, masking, kind, objective, message
+):
+    passes = 1 if (kind, masking) == ("doc_sentences", "dynamic") else 2
+    records = make_records(
+        tmp_path, instances=kind, masking=masking, dupe_factor=passes
+    )
+    if masking == "dynamic":
+        message = message.replace("masked_lm or", "(masked_lm or|masked_lm or next_t)")
+        message = message.partition("; use")[0]
+    with pytest.raises(UserError, match=message):
+        train(tmp_path, records, objective=objective)
+    assert not (tmp_path / "output").exists()
+
+
+def test_berts_records_without_a_description_are_not_about_order(tmp_path):
+    config = dataclasses.replace(CONFIG, vocab_size=3000, max_position_embeddings=64)
+    given = flags(tmp_path, config, objective="masked_lm_sentence_order")
+    with pytest.raises(UserError, match="no description, and no token_boundary as"):
+        run_pretraining.main(run_pretraining.Options(**given))
+
+
+def test_labels_of_two_meanings_are_not_mixed(tmp_path):
+    order = make_records(tmp_path / "order", masking="dynamic")
+    follows = make_records(tmp_path / "next", masking="dynamic", instances="pairs")
+    with pytest.raises(
+        UserError, match="contains pairs with dynamic masks, but .* sentence_order with"
+    ):
+        train(tmp_path, order, eval_input_file=[follows])
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "changes", [{}, {"masking": "dynamic", "do_whole_word_mask": True, "ngram": 3}]
+)
+def test_a_model_learns_from_them(tmp_path, untraced, changes):
+    records = make_records(tmp_path, **changes)
+    train(tmp_path, records, do_eval=True, max_eval_steps=4)
+    found = results(tmp_path)
+    assert list(found) == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "sentence_order_accuracy",
+        "sentence_order_loss",
+    ]
+    assert float(found["sentence_order_loss"]) < 1
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_killed_run_with_lamb_ends_alike(tmp_path, untraced, capsys):
+    records = make_records(tmp_path, masking="dynamic", dupe_factor=1)
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    given = {
+        "config": dataclasses.replace(CONFIG, **rates),
+        "objective": ORDER,
+        "input_file": [records],
+        "optimizer": "lamb",
+        "num_train_steps": 3,
+        "save_checkpoints_steps": 2,
+    }
+    expected = run_twice(tmp_path, capsys, **given)
+    of_layers = [name for name in expected if "/transformer/" in name]
+    assert len(of_layers) == 3 * 16  # both layers' weights are one, with their slots
+    assert all("/group_0/inner_group_0/" in name for name in of_layers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", [ORDER, NEXT, "masked_lm"])
+def test_a_model_learns_from_the_release_s_records(tmp_path, untraced, objective):
+    """They have no description, so the objective says what their labels are about."""
+    sizes = {"max_seq_length": 128, "max_predictions_per_seq": 20, "num_train_steps": 2}
+    config = dataclasses.replace(CONFIG, max_position_embeddings=128)
+    train(tmp_path, RELEASED, config=config, objective=objective, **sizes)
+    assert (tmp_path / "output" / "model.ckpt-2.index").exists()

@@ -100,11 +100,11 @@ def main(flags: Options) -> None:
                 modules[is_held_out].append((package, sentences))
             progress.advance(1)
     packages = _choose_packages(flags, modules) if flags.package_dir else {}
+    if packages:
+        _write_packages(Folder.open(flags.package_dir), packages)
     _write(flags.output_file, modules[False])
     if flags.held_out_file:
         _write(flags.held_out_file, modules[True])
-    if packages:
-        _write_packages(Folder.open(flags.package_dir), packages)
 
 
 def _write(path, modules):

@@ -20,7 +20,7 @@ NAMES = """
 """.split()
 # Names that trainings write: they do not begin where these are.
 OF_RUNS = """
-    run.json task.json text.json bert_config.json checkpoint metrics.jsonl curves.png
+    run.json task.json text.json bert_config.json metrics.jsonl curves.png
     evaluations.json eval_results.txt eval_results.json mistakes.html outcome.json
     search.json skipped_batch.npz predictions.jsonl predictions.json train.tf_record
     eval.tf_record predict.tf_record test_results.tsv SST-2.tsv vocab.txt

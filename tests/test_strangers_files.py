@@ -146,9 +146,7 @@ REFUSED_TRAININGS = {
         "pretraining", PRETRAIN, NOT_OURS, strangers=("metrics.jsonl",)
     ),
     "another's vocabulary": Case("classifier", ALL, NOT_OURS, strangers=("vocab.txt",)),
-    "another's rows": Case(
-        "classifier", ALL, "is where rows are kept", strangers=("eval.tf_record",)
-    ),
+    "another's rows": Case("classifier", ALL, NOT_OURS, strangers=("eval.tf_record",)),
     "ours are links now": Case("classifier", ALL, NOT_OURS, TRAIN, linked),
     "another's results": Case(
         "classifier",

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import time
 
 import numpy as np
@@ -181,7 +182,9 @@ class Sets:
         """Writes a file unless there is an intact one of exactly this set."""
         if _is_fresh(path, fingerprint):
             return
-        _check_own(path)
+        if not _read_note(path):
+            for place in (path, f"{path}.json"):
+                self.folder.check_own(os.path.basename(place))
         note = _read_note(path)
         if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
             self.log.say(f"{path}: damaged; rebuilding it")
@@ -258,18 +261,6 @@ def _is_fresh(path, fingerprint):
         and anywhere.exists(path)
         and note["sha256"] == _sha256(path)
     )
-
-
-def _check_own(path):
-    """Refuses to replace files of somebody else."""
-    if _read_note(path):
-        return
-    for place in (path, f"{path}.json"):
-        if anywhere.exists(place):
-            raise UserError(
-                f"{place}: is where rows are kept, but was not written by this program; "
-                "move it away, or choose another --output_dir"
-            )
 
 
 def _sha256(path):

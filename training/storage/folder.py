@@ -90,7 +90,7 @@ class Folder:
     def __init__(self, path: str, parent: "Folder | None" = None):
         self.path, self._parent = path, parent
         self._lease = None
-        self.reopen()
+        self._look(parent is None or os.path.basename(path) in parent.names)
 
     @classmethod
     def open(cls, path: str) -> "Folder":
@@ -103,11 +103,13 @@ class Folder:
 
     def reopen(self) -> None:
         """Looks again at what is there."""
+        self._look(True)
+
+    def _look(self, may_exist):
         self._contents, self._children = {}, {}
-        self.names, self.theirs, self._is_noted = set(), set(), False
+        self.names = anywhere.names(self.path) if may_exist else set()
+        self.theirs, self._is_noted = set(), False
         parent = self._parent
-        if parent is None or os.path.basename(self.path) in parent.names:
-            self.names = anywhere.names(self.path)
         if parent and os.path.basename(self.path) not in parent.theirs:
             self._is_noted = True  # all in it is ours
             return
@@ -234,6 +236,8 @@ class Folder:
         """Notes which files are the user's, before the first of ours; makes the folder."""
         if self._parent:
             self._parent.claim()
+        if not self.names:
+            anywhere.makedirs(self.path)
         if not self._is_noted:
             with anywhere.replacing(self.file(FOUND), "w") as file:
                 file.write(json.dumps({"found": sorted(self.theirs)}) + "\n")

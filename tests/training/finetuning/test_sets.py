@@ -116,7 +116,7 @@ def test_damaged_note_is_no_traceback(folder):
 def test_file_of_somebody_else_is_not_replaced(folder, name):
     (folder / "output").mkdir()
     (folder / "output" / name).write_bytes(b'["mine"]')
-    with pytest.raises(UserError, match=f"{name}: is where rows are kept, but was not"):
+    with pytest.raises(UserError, match=f"{name}: this program did not write it"):
         read(folder, "train")
     assert (folder / "output" / name).read_bytes() == b'["mine"]'
 
@@ -196,6 +196,7 @@ def test_who_loses_the_rows_before_reading_them_makes_them_again(folder, monkeyp
 
 
 def test_commands_that_start_together_do_not_spoil_each_others_rows(folder):
+    Folder.open(str(folder / "output")).claim()
     several = [opened(folder) for _ in range(6)]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         made = list(pool.map(lambda these: these.read("dev"), several))

@@ -12,7 +12,7 @@ import fill_mask
 import run_classifier
 import run_pretraining
 from training.run import checks, implied_flags
-from training.storage.folder import CONFIG, TASK, TEXT
+from training.storage.folder import CONFIG, TASK, TEXT, Folder
 from errors import UserError
 from tests import pretraining, records, tiny
 
@@ -194,4 +194,5 @@ def test_records_know_their_vocabulary_and_its_flags(made):
 
 def with_records(given):
     described = run_pretraining.pretrain.descriptions.find(given.input_file)
-    return run_pretraining.pretrain._with_vocabulary(given, described)[0]
+    folder = Folder.open(given.output_dir)
+    return run_pretraining.pretrain._with_vocabulary(given, folder, described)[0]

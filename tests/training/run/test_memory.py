@@ -64,14 +64,14 @@ def values(trainer):
 @pytest.mark.exhaustive
 def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
     straight = made()
-    straight.train(data, str(tmp_path), Log())
+    straight.train(data, Folder.open(str(tmp_path)), Log())
     expected = values(straight)
     assert expected["training/memory"].shape == (ROWS, 2, MEMORY, 16)
     for part in tmp_path.glob("model.ckpt-4.*"):
         part.unlink()
     resumed = made()
     assert resumed.restore(Folder.open(str(tmp_path))) == 2
-    resumed.train(data, str(tmp_path), Log())
+    resumed.train(data, Folder.open(str(tmp_path)), Log())
     for name, value in values(resumed).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 

@@ -6,9 +6,6 @@ import re
 import shutil
 from collections.abc import Mapping
 
-import numpy as np
-
-from training.storage import checkpoint
 from training.storage.folder import FOUND, Folder
 
 # Names that look like those that scripts write, and belong to nobody else in a folder.
@@ -46,12 +43,6 @@ def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
             path.symlink_to(elsewhere / path.name)
         else:
             path.write_text(content)
-
-
-def put_checkpoint(folder: pathlib.Path, step: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {"mine": np.full(3, step, np.float32)}
-    checkpoint.write_bundle(str(folder / f"model.ckpt-{step}"), tensors)
 
 
 def contents(root: pathlib.Path) -> dict[str, object]:
@@ -135,7 +126,3 @@ def model_of_somebody(root, stack):
 
 def emptied(root, stack):
     (root / "given" / "text.txt").write_text("")
-
-
-def foreign_checkpoint(root, stack):
-    put_checkpoint(root / "output", 5)

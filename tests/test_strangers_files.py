@@ -24,11 +24,8 @@ import inspect_records
 import predict
 import run_ablations
 import run_classifier
-import run_ner
 import run_pretraining
-import run_squad
 import run_swag
-import run_text_to_text
 from demo import collect_documentation, demo, documentation
 from errors import UserError
 from serving import export
@@ -40,14 +37,11 @@ from tests.given import (
     of_documentation,
     of_features,
     of_inspection,
-    of_ner,
     of_nothing,
     of_pretraining,
     of_questions,
     of_records,
-    of_squad,
     of_swag,
-    of_text_to_text,
     of_vocabulary,
 )
 from tests.strangers import (
@@ -59,7 +53,6 @@ from tests.strangers import (
     damaged,
     emptied,
     export_of_somebody,
-    foreign_checkpoint,
     held,
     killed,
     linked,
@@ -93,10 +86,7 @@ class Case(NamedTuple):
 
 SCRIPTS = {
     "classifier": (run_classifier, of_classifier),
-    "squad": (run_squad, of_squad),
     "swag": (run_swag, of_swag),
-    "text": (run_text_to_text, of_text_to_text),
-    "ner": (run_ner, of_ner),
     "pretraining": (run_pretraining, of_pretraining),
     "records": (create_pretraining_data, of_records),
     "vocabulary": (build_vocab, of_vocabulary),
@@ -125,10 +115,6 @@ TRAININGS = {
     "train": Case("classifier", ALL | STEPS),
     "search": Case("classifier", ALL | {"learning_rate": [1e-3, 1e-4]}),
     "stop early": Case("classifier", ALL | STOPPING | STEPS),
-    "squad": Case("squad", ALL),
-    "swag": Case("swag", ALL),
-    "text": Case("text", ALL),
-    "ner": Case("ner", ALL),
     "pre-train": Case("pretraining", PRETRAIN),
     "resume": Case("pretraining", PRETRAIN, before=PRETRAIN, arrange=killed),
     "export again": Case("classifier", EXPORT, before=EXPORT | TRAIN),
@@ -155,9 +141,6 @@ REFUSED_TRAININGS = {
         TRAIN | START,
         model_of_somebody,
         ("eval_results.txt",),
-    ),
-    "another's checkpoint": Case(
-        "classifier", TRAIN, "are not of a run in this folder", None, foreign_checkpoint
     ),
     "another's model": Case(
         "classifier",

@@ -63,7 +63,12 @@ def with_config(flags: ModelFlags, folder: Folder | None) -> ModelFlags:
     """The flags, with the config that these know."""
     if flags.bert_config_file is not None:
         return flags
-    paths = map(checkpoint.find_config, _folders(flags, folder))
+    paths = (
+        folder.config_file
+        if folder and place == folder.path
+        else checkpoint.find_config(place)
+        for place in _folders(flags, folder)
+    )
     return dataclasses.replace(flags, bert_config_file=next(filter(None, paths), None))
 
 

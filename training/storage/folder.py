@@ -113,12 +113,12 @@ class Folder:
         if parent and os.path.basename(self.path) not in parent.theirs:
             self._is_noted = True  # all in it is ours
             return
-        found = self._read(FOUND).get("found")
+        found = self.read(FOUND).get("found")
         if isinstance(found, list):
             self.theirs = self.names.intersection(map(str, found))
             # If the user has moved one away, its name is to be noted no more.
             self._is_noted = len(self.theirs) == len(found)
-        elif "max_seq_length" not in self._read(SETTINGS):  # else a copy of a run
+        elif "max_seq_length" not in self.read(SETTINGS):  # else a copy of a run
             self.theirs = {name for name in self.names if not name.startswith(".")}
 
     def child(self, name: str) -> "Folder":
@@ -167,7 +167,7 @@ class Folder:
 
         Empty if the file is absent or somebody else's.
         """
-        entries = self._read(EVALUATIONS, list)
+        entries = self.read(EVALUATIONS, list)
         is_ours = all(
             isinstance(entry, dict) and entry.keys() == {"step", "score"}
             for entry in entries
@@ -182,24 +182,21 @@ class Folder:
     @property
     def settings(self) -> dict:
         """The settings that a run noted, if it has begun."""
-        return self._read(SETTINGS) if self.steps else {}
+        return self.read(SETTINGS) if self.steps else {}
 
     @property
     def text(self) -> tuple[str, dict]:
         """How text became ids; see `recorded_settings.noted_by_run`."""
-        name = TASK if self._read(TASK) else TEXT
-        return self.file(name), self._read(name)
+        name = TASK if self.read(TASK) else TEXT
+        return self.file(name), self.read(name)
 
     @property
     def config_file(self) -> str | None:
         """The path of the model's config, if there is one."""
         return next((self.file(name) for name in CONFIGS if name in self.names), None)
 
-    def read(self, name: str) -> dict:
+    def read(self, name: str, kind: type = dict):
         """What this program noted in a file; see `json_files.read_own`."""
-        return self._read(name)
-
-    def _read(self, name, kind=dict):
         if name not in self._contents:
             there = name in self.names
             self._contents[name] = (

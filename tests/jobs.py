@@ -110,7 +110,7 @@ def check_goes_on(run, whole: pathlib.Path, folder: pathlib.Path, capsys, **chan
 def check_refused(run, folder: pathlib.Path, message: str, **changes) -> None:
     """One line for the user; earlier results are as they were, with nothing half done."""
     output = folder / "output"
-    output.mkdir(exist_ok=True)
+    Folder.open(str(output)).claim()
     # What was sound may be there already, for the next try.
     sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
     sound |= {"bert_config.json", FOUND}

@@ -62,7 +62,9 @@ def rows_are_made(folder, **changes):
     """Reads the training file and makes its rows, as a run does before it trains."""
     given = run_squad.Options(**flags(folder, do_train=True, **changes))
     tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
-    experiment = Experiment(run_squad.Squad(given, tokenizer), given)
+    experiment = Experiment(
+        run_squad.Squad(given, tokenizer), given, Folder.open(given.output_dir)
+    )
     with contextlib.closing(experiment.sets):
         experiment.read(["train"])
 

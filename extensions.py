@@ -70,14 +70,22 @@ def require(package: str) -> None:
         )
 
 
-def missing() -> list[str]:
-    """The packages that family/__init__.py lists and that are not there."""
+def hint() -> str:
+    """What ends an error about a name that no table has: which extensions are missing."""
+    if names := _missing():
+        return f"; missing, though family/__init__.py lists it: {', '.join(names)}"
+    return (
+        "" if importlib.util.find_spec("family") else "; the folder family/ is missing"
+    )
+
+
+def _missing() -> list[str]:
     return [name for name in _listed() if not importlib.util.find_spec(name)]
 
 
 @functools.cache
 def _extensions() -> tuple[Extension, ...]:
-    absent = missing()
+    absent = _missing()
     names = [name for name in _listed() if name not in absent]
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     names += [point.value for point in points]

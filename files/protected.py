@@ -132,7 +132,7 @@ class _Folder:
         return {name, *(n for n, inode in self._numbers.items() if inode == number)}
 
     def made_of(self, names: set[str], models: set[str]) -> str | None:
-        """What a file is a part of, but for records; all of a folder in `models` is."""
+        """What a file is a part of, records apart; all of a folder in `models` is."""
         is_run = "run.json" in self._numbers
         is_output_dir = is_run or FOUND in self._numbers
         if is_output_dir and names & {FOUND, *RUN_FILES}:

@@ -44,6 +44,7 @@ class T5Config(EncoderConfig):
     pretraining_model = "family.t5.decoder:TextToTextModel"
     capabilities = frozenset({"decoder"})
     masked_lm = MaskedLMNames(transform=None)
+    low_rank_targets = ("q", "v")
     truncated_weights = False
 
     vocab_size: int

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
-from errors import UserError
+from errors import UserError, setting
 from files import hub, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.table import find_vocabulary, kind_of, load_vocabulary
@@ -121,12 +121,12 @@ def check(flags: ModelFlags, folder: Folder | None, name: str) -> None:
     """
     if (path := getattr(flags, name)) is not None:
         if not hub.is_address(path) and not sources.exists(path):
-            raise UserError(f"{path}: no such file; pass the model's --{name}")
+            raise UserError(f"{path}: no such file; pass the model's {setting(name)}")
         return
     for place in _folders(flags, folder):
         if name == "bert_config_file":
             checkpoint.read_config(place)  # says what is there instead
-        raise UserError(f"{place or '.'}: contains no vocabulary; pass --{name}")
+        raise UserError(f"{place or '.'}: contains no vocabulary; pass {setting(name)}")
     raise UserError(
         f"--{name} is required if neither --init_checkpoint nor a run in --output_dir "
         "supplies it"

@@ -138,10 +138,9 @@ def _layer(text: str) -> int | str:
         ) from None
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.queries import query
 from training.run import checks, distribution

@@ -133,10 +133,9 @@ class Options(FineTuningOptions):
         return self.path("dev") if name is None else os.path.join(self.data_dir, name)
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import metrics
 from training.run import checks

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 
 import keras
 from keras import ops
-from keras.src.backend.common import global_state
 
-from modeling import custom_gradients, fusion, row_random
+from modeling import custom_gradients, fusion, private, row_random
 
 _SITES = 128  # for so many calls, `Dropouts` prepares what they need at once
 
@@ -382,7 +381,7 @@ def _normalize(x, epsilon, gamma, *beta):
 
 @fusion.fused
 def _normalize_gradient(x, gamma, mean, inverse, upstream):
-    """By x; and by gamma, but for the sum over all rows."""
+    """By x; and by gamma, before the sum over all rows."""
     normal = (ops.cast(x, "float32") - mean) * inverse
     upstream = ops.cast(upstream, "float32")
     of_normal = upstream * gamma
@@ -499,11 +498,9 @@ def shapes_only() -> Iterator[None]:
     """Variables that are made inside have shapes, but no values and no memory.
 
     Keras would give them values when it next left a scope that gives its variables some,
-    as on any symbolic call: it keeps all that have none in a list, which is not public.
+    as on any symbolic call.
     """
-    pending = global_state.get_global_attribute(
-        "uninitialized_variables", [], set_to_default=True
-    )
+    pending = private.uninitialized_variables()
     number = len(pending)
     try:
         with keras.StatelessScope(initialize_variables=False):

@@ -1,4 +1,4 @@
-"""Extensions: the core without family/, without one of its folders, and with another's."""
+"""Extensions: the core without family/ and recipes/, without a folder, or with more."""
 
 import json
 import pathlib
@@ -53,7 +53,7 @@ def modules_in(place: pathlib.Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_core_runs_without_family(tmp_path):
+def test_the_core_runs_without_family_and_recipes(tmp_path):
     core = copy(tmp_path / "core")
     program = "import importlib, sys\nfor n in sys.argv[1:]: importlib.import_module(n)"
     done = run(

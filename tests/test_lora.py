@@ -274,5 +274,5 @@ def test_adapters_are_not_written_into_the_folder_of_their_base(folder):
 
 
 def test_an_encoder_without_dense_layers_has_nothing_to_adapt():
-    with pytest.raises(ValueError, match="has no dense layers to adapt; remove `lora"):
+    with pytest.raises(UserError, match="has no dense layers to adapt; remove --lora"):
         low_rank().check(WordEmbeddingsConfig(40, hidden_size=16))

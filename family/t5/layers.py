@@ -82,7 +82,7 @@ def _normalize(x, scale, epsilon):
 
 @fusion.fused
 def _normalize_gradient(x, scale, inverse, upstream):
-    """By x; and by the scale, but for the sum over all rows."""
+    """By x; and by the scale, before the sum over all rows."""
     normal = ops.cast(x, "float32") * inverse
     upstream = ops.cast(upstream, "float32")
     of_normal = upstream * scale

@@ -24,8 +24,8 @@ class Example(NamedTuple):
 
     Attributes:
         texts: by the names of the task's features.
-        label: what the answer means: a label, a number, a text, or texts of which each is
-            right; None if it is unknown.
+        label: what the answer means: a label, a number, a text, or several right
+            texts; None if it is unknown.
         index: from its line or its id; otherwise its number from 0.
     """
 

@@ -57,8 +57,8 @@ class EncoderConfig:
         has_segments: whether the network tells the segments of a row apart.
         capabilities: what else it can do, by which objectives ask for it: "query_stream", a
             stream that sees where a token is but not which (see `XlnetEncoder.encode`);
-            "directions", outputs of which the first half has seen nothing that follows the
-            position, and the second half nothing that precedes it; "decoder", one that
+            "directions", outputs whose first half has seen nothing that follows the
+            position, and whose second half nothing that precedes it; "decoder", one that
             writes text.
         masked_lm: what its masked-LM head consists of.
         low_rank_targets: the dense layers that LoRA changes by default, by the end of their

@@ -1,11 +1,11 @@
 """LoRA: a frozen encoder, and a small product of two matrices to add to each kernel."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import keras
-import numpy as np
 
-from modeling import layers
+from errors import UserError, setting
+from modeling import layers, private
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from modeling.objectives.objective import Objective, Wrapped
@@ -49,23 +49,23 @@ class LowRank(Wrapped):
             made = self.inner.network(config)
         kernels = {dense.path: dense.matrix_shape for dense in _dense(made)}
         if not kernels:
-            raise ValueError(
+            raise UserError(
                 f"the architecture {config.architecture!r} has no dense "
-                "layers to adapt; remove `lora_rank`"
+                f"layers to adapt; remove {setting('lora_rank')}"
             )
         for target in self._targets:
             chosen = [s for path, s in kernels.items() if _ends(path, (target,))]
             if not chosen:
                 names = sorted({path.rpartition("/")[2] for path in kernels})
-                raise ValueError(
-                    f"`lora_targets` has {target!r}, which no dense layer "
+                raise UserError(
+                    f"{setting('lora_targets')} has {target!r}, which no dense layer "
                     f"is called; they are called {', '.join(names)}"
                 )
             smallest = min(map(min, chosen))
             if self._rank > smallest:
-                raise ValueError(
-                    f"`lora_rank` is {self._rank}, more than {smallest}, the width of "
-                    f"{target}; use a smaller one, such as 8"
+                raise UserError(
+                    f"{setting('lora_rank')} is {self._rank}, more than {smallest}, the "
+                    f"width of {target}; use a smaller one, such as 8"
                 )
 
     def network(self, config, *, seed=0, dtype="float32") -> Network:
@@ -82,59 +82,6 @@ class LowRank(Wrapped):
         return made
 
 
-class OnSharedBase:
-    """A network with its own adapters and head, whose other weights are shared variables.
-
-    Args:
-        make: makes the network, without adapters.
-        base: the encoder's weights by path, for any number of networks.
-        own: the other weights by path, among them `lora_kernel_a` and `lora_kernel_b`.
-        alpha: the factor of the products of these, times their rank.
-
-    Attributes:
-        weights: the variables of the network, shared ones and its own.
-        ranked_outputs: as of a `Network`.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[], Network],
-        base: Mapping[str, keras.Variable],
-        own: Mapping[str, np.ndarray],
-        alpha: float,
-    ):
-        # Its variables never have values of their own, which would take memory.
-        with layers.shapes_only():
-            self._network = make()
-            for dense in _dense(self._network):
-                a = own.get(f"{dense.path}/lora_kernel_a")
-                if a is not None:
-                    with layers.name_scopes(dense.path):
-                        dense.enable_lora(a.shape[1], alpha)
-        self.ranked_outputs = self._network.ranked_outputs
-        self.weights = [
-            _variable(v.path, own[v.path]) if v.path in own else base[v.path]
-            for v in self._network.weights
-        ]
-
-    def __call__(self, batch: Mapping) -> dict:
-        pairs = zip(self._network.weights, self.weights, strict=True)
-        values = [(variable, weight.value) for variable, weight in pairs]
-        with keras.StatelessScope(values, initialize_variables=False):
-            return self._network(batch)
-
-
-def _variable(path: str, value: np.ndarray) -> keras.Variable:
-    scope, _, name = path.rpartition("/")
-    with layers.name_scopes(scope):
-        return keras.Variable(value, name=name)
-
-
-def shared(base: Mapping[str, np.ndarray]) -> dict[str, keras.Variable]:
-    """Variables with the weights of an encoder, for `OnSharedBase`."""
-    return {path: _variable(path, value) for path, value in base.items()}
-
-
 def borrowed(model: Network) -> set[str]:
     """The names of the weights that are the backbone's own, and not trained."""
     return {v.path for v in _weights(model) if not v.trainable}
@@ -146,11 +93,8 @@ def _weights(model: Network) -> Iterator[keras.Variable]:
 
 def _dense(model: Network) -> Iterator[layers.Dense]:
     """Those of the backbone; one that is used several times, once."""
-    unique = dict.fromkeys(
-        layer
-        for part in model.backbone
-        for layer in part._flatten_layers(include_self=False)
-    )
+    parts = model.backbone
+    unique = dict.fromkeys(layer for part in parts for layer in private.layers_in(part))
     return (layer for layer in unique if isinstance(layer, layers.Dense))
 
 

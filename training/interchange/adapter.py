@@ -188,7 +188,7 @@ class Adapter:
             weights: by their names; changed.
             head: its purpose.
         Raises:
-            UserError: their class has a layer of which there are no weights.
+            UserError: their class has a layer that has no weights here.
         """
         if head == "choice":
             # Their class has a bias; it is the same for every choice.

@@ -1,7 +1,7 @@
 """Reads and writes the LoRA adapters of Hugging Face's peft, under the released names.
 
 Two files: adapter_model.safetensors has the matrices A [rank, in] and B [out, rank] of each
-module, and the modules that were trained whole; adapter_config.json says of which model.
+module, and the modules that were trained whole; adapter_config.json names the model.
 
 Source: peft's documentation, "PEFT checkpoint format" (developer_guides/checkpoint).
 """

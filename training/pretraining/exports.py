@@ -1,6 +1,7 @@
 """Exports of pre-trained networks, which answer a text.
 
-What an objective's `Exporter` calls the form of the answers is a class of EXPORTS.
+What an objective's `Exporter` calls the form of the answers is a row of `forms.FORMS`,
+which names a class of this file.
 """
 
 import abc
@@ -272,7 +273,7 @@ class MasksExport(TextExport):
         return run_in_chunks(pool, pack(tokenizer, ids, None, self.max_seq_length))
 
 
-class NextTokenExport(TextExport):
+class ContinuationExport(TextExport):
     """The most probable next tokens; of a text that does not fit, it reads the end."""
 
     form = "next"
@@ -398,9 +399,3 @@ class SpansExport(TextExport):
         batch = as_text_graph.rows(tokenizer, ids, self.max_seq_length)
         written = run_in_chunks(predict, batch)["output_ids"]
         return {"predicted": tokenizer.text_of(written)}
-
-
-EXPORTS = {
-    kind.form: kind
-    for kind in (MasksExport, NextTokenExport, ReplacedExport, SpansExport)
-}

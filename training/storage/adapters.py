@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from training.storage import run_folder
-from errors import UserError
+from errors import UserError, setting
 from files import anywhere, json_files
 
 NAME = "adapter.json"
@@ -110,7 +110,7 @@ def place_of(base: str) -> str:
 def check_fits(
     base: Mapping[str, Sequence[int]], own: Mapping[str, Sequence[int]], path: str
 ) -> None:
-    """Refuses adapters that are not whole, or of which the base has no kernel.
+    """Refuses adapters that are not whole, or whose kernels the base lacks.
 
     Args:
         base: shapes of the encoder's weights.
@@ -162,7 +162,8 @@ def check_head(
     if unused and not head.isdisjoint(variables):
         raise UserError(
             f"{path}: the adapter's head also consists of {', '.join(unused[:4])}, which "
-            "the model lacks; leave out --bert_config_file, or pass the adapter's folder "
+            f"the model lacks; leave out {setting('bert_config_file')}, or pass the "
+            "adapter's folder "
             'there (in a bert_config.json, an ELECTRA needs "pooler_act": "gelu_erf")'
         )
 

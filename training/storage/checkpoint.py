@@ -23,7 +23,7 @@ import numpy as np
 
 from training.backend import tf
 from training.storage import adapters, lease, run_folder
-from errors import UserError
+from errors import UserError, setting
 from family.elmo import bilm
 from files import anywhere, hub, json_files, local
 from modeling.architectures import config
@@ -407,7 +407,7 @@ def _guess(wrong, scope) -> str:
             "its head does not fit the model; check the number of labels, or leave the "
             "head out with --init_encoder_only"
         )
-    return "does not fit the model; check --bert_config_file"
+    return f"does not fit the model; check {setting('bert_config_file')}"
 
 
 def _first(parts: list[str], number: int, between: str = "; ") -> str:
@@ -442,13 +442,13 @@ def read_config(path: str) -> config.EncoderConfig:
     if anywhere.isdir(path):
         path = find_config(path) or os.path.join(path, _CONFIGS[0])
     if not anywhere.exists(path):
+        remedy = f"pass {setting('bert_config_file')}"
         if folder != path and (released := bilm.find(folder)):
             bilm.shapes(released)  # refuses it
         if folder != path and hugging_face.find(folder):
             path = os.path.join(folder, "config.json")
-            remedy = "copy it from where the model is from, or pass --bert_config_file"
-            raise UserError(f"{path}: no such file; {remedy}")
-        raise UserError(f"{path}: no such file; pass --bert_config_file")
+            remedy = f"copy it from where the model is from, or {remedy}"
+        raise UserError(f"{path}: no such file; {remedy}")
     their_class = None
     if os.path.basename(path) == peft.CONFIG:
         path, their_class = _config_of_base(path)

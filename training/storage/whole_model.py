@@ -53,6 +53,6 @@ def check(
 
 @functools.cache  # averaging asks for it again and again
 def network(config: EncoderConfig) -> keras.layers.Layer:
-    """A network with the variables of a pre-trained model, of which only shapes exist."""
+    """A network with the variables of a pre-trained model; only shapes of them exist."""
     with layers.shapes_only():
         return pkgutil.resolve_name(config.pretraining_model)(config)

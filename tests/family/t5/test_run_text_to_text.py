@@ -250,7 +250,7 @@ def test_questions_are_scored_as_in_squads_script(folder, golden):
     assert json.loads((folder / "predictions.json").read_text()) == {"7": "Well-known"}
     assert task.score(written) == {"exact": 100.0, "f1": 100.0, "total": 1}
     assert task.judge(written)[0].error == 0.0
-    # There, "wellknown" is one word, of which this is not half.
+    # There, "wellknown" is one word, and this is not half of it.
     written = predictions(task, "dev", [example], ["known"])
     assert task.score(written)["f1"] == 0.0
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from errors import UserError
 from family.t5 import decoder as t5_decoder
 from family.t5 import layers as t5_layers
 from family.t5.config import T5Config
@@ -297,11 +298,11 @@ def test_what_their_config_cannot_say():
 
 
 def test_objectives_refuse_what_has_no_decoder_or_needs_none():
-    with pytest.raises(ValueError, match="decoder predicts tokens; use `objective`"):
+    with pytest.raises(UserError, match="decoder predicts tokens; use --objective"):
         MaskedLM().check(t5.SMALL)
     from modeling.architectures.bert import BertConfig
 
-    with pytest.raises(ValueError, match="an encoder with a decoder writes text"):
+    with pytest.raises(UserError, match="an encoder with a decoder writes text"):
         TextToText().check(BertConfig(9))
 
 

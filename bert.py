@@ -37,6 +37,7 @@ from training.queries import arguments, mask_filling, query, text_features
 from training.storage import adapters, checkpoint, run_folder
 from errors import UserError
 from files import anywhere, sources
+from modeling import private
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
@@ -476,7 +477,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
 def _merged(layer: Encoder) -> dict[str, np.ndarray]:
     """The weights by name; what `enable_lora` added is part of its kernel."""
     values = {variable.path: variable.numpy() for variable in layer.weights}
-    for each in layer._flatten_layers():
+    for each in private.layers_in(layer):
         if getattr(each, "lora_enabled", False):
             own = {variable.path: variable for variable in each.weights}
             values |= adapters.without(own, each.lora_alpha)

@@ -172,10 +172,9 @@ class Options(TokenizerOptions):
         )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from training.run import capacity, checks

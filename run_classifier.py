@@ -230,10 +230,9 @@ class Options(LabelOptions, PooledOptions):
         )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import metrics
 from training.run import checks

@@ -118,10 +118,9 @@ def _is_integer(text):
     return re.fullmatch("-?[0-9]{1,9}", text) is not None
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.run import checks
 from training.storage import run_folder

@@ -145,10 +145,9 @@ class Options(FineTuningOptions):
         )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.run import checks
 from training.storage import run_folder

@@ -21,11 +21,15 @@ import numpy as np
 from absl import logging
 
 import command_line
+import extensions
 import options
 from errors import UserError
 from files import local, tables
-from text.tasks import as_text, glue, squad
+from text.tasks import glue, squad
 from training.finetuning.options import FineTuningOptions
+
+extensions.require("family.t5")
+from family.t5 import as_text
 
 _FILES = {  # unless flags name others; GLUE's are in its table
     "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
@@ -129,15 +133,14 @@ class Options(FineTuningOptions):
         return self.path("dev") if name is None else os.path.join(self.data_dir, name)
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import metrics
 from training.run import checks
+from family.t5.task import Example, TextTask, check_target
 from training.finetuning import finetune, labels, squad_metrics
-from training.finetuning.text_to_text_task import Example, TextTask, check_target
 
 # === Tasks ===========================================================================
 

@@ -119,7 +119,7 @@ class _Folder:
         return {name, *(n for n, inode in self._numbers.items() if inode == number)}
 
     def made_of(self, names: set[str], models: set[str]) -> str | None:
-        """What a file is a part of, but for records; all of a folder in `models` is."""
+        """What a file is a part of, records apart; all of a folder in `models` is."""
         if names & self._made:
             return f"the run in {self._path}"
         # In a SavedModel are folders: variables, assets.

@@ -99,7 +99,7 @@ def _skip_oracles(items):
     ):
         return
     skip = pytest.mark.skip(
-        reason="transformers is not installed (CONTRIBUTING.md says how to run these)"
+        reason="transformers is not installed (docs/CONTRIBUTING.md says how to run these)"
     )
     for item in items:
         if item.path.match("test_transformers*.py"):

@@ -141,7 +141,7 @@ BAD = {
     ),
     "layer too high": (lambda folder: {"layers": [3]}, "there is no layer 3"),
     "layer twice": (lambda folder: {"layers": [-1, -1]}, "each of them once"),
-    "no layer": (lambda folder: {"layers": []}, "list layers"),
+    "no layer": (lambda folder: {"layers": []}, "list at least one"),
     "too long": (
         lambda folder: {"max_seq_length": 129},
         "the model has only max_position_embeddings=128; pass --max_seq_length=128 or less",

@@ -11,8 +11,8 @@ from training.backend import tf
 from training.storage import adapters, checkpoint
 from errors import UserError
 from family.electra.encoder import ElectraConfig
-from family.elmo.encoder import ElmoConfig
 from modeling import layers
+from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, borrowed
 from serving.predictor import Predictor
@@ -274,5 +274,5 @@ def test_adapters_are_not_written_into_the_folder_of_their_base(folder):
 
 
 def test_an_encoder_without_dense_layers_has_nothing_to_adapt():
-    with pytest.raises(ValueError, match="has no dense layers to adapt; remove `lora"):
-        low_rank().check(ElmoConfig(40, hidden_size=16, lstm_size=12))
+    with pytest.raises(UserError, match="has no dense layers to adapt; remove --lora"):
+        low_rank().check(WordEmbeddingsConfig(40, hidden_size=16))

@@ -107,7 +107,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
 @pytest.mark.slow
 def test_released_checkpoint_is_evaluated(tmp_path, capsys, untraced):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
-    # The eight records of which the release's losses are known.
+    # The eight records whose losses in the release are known.
     first_eight = [
         data for _, data in zip(range(8), framing.read(RECORDS), strict=False)
     ]

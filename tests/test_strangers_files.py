@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import pytest
 
-import augment_text
 import build_vocab
 import convert_checkpoint
 import create_pretraining_data
@@ -23,15 +22,14 @@ import extract_features
 import fill_mask
 import inspect_records
 import predict
-import run_ablations
 import run_classifier
 import run_ner
 import run_pretraining
 import run_squad
 import run_swag
 import run_text_to_text
-from demo import collect_documentation, demo, documentation
 from errors import UserError
+from recipes import ablations, augment, collect_documentation, demo, documentation
 from serving import export
 from tests import tiers
 from tests.given import (
@@ -104,11 +102,11 @@ SCRIPTS = {
     "features": (extract_features, of_features),
     "questions": (predict, of_questions),
     "masks": (fill_mask, of_nothing),
-    "augmentation": (augment_text, of_augmentation),
+    "augmentation": (augment, of_augmentation),
     "conversion": (convert_checkpoint, of_nothing),
     "documentation": (collect_documentation, of_documentation),
     "demo": (demo, of_nothing),
-    "ablations": (run_ablations, of_nothing),
+    "ablations": (ablations, of_nothing),
 }
 OUT = {"output_dir": "ROOT/output"}
 TRAIN = OUT | {"do_train": True}

@@ -16,7 +16,7 @@ import re
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from errors import UserError
+from errors import UserError, setting
 from files import sources
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.bpe import MERGES, VOCABULARY_FILE, BpeKind, Merges
@@ -195,8 +195,8 @@ class GptBpeKind(BpeKind):
         for name, values in allowed.items():
             if getattr(options, name) not in values:
                 raise UserError(
-                    f"--{name} does not apply to GPT's vocabulary, whose text is always "
-                    "lowercased; leave it out"
+                    f"{setting(name)} does not apply to GPT's vocabulary, whose text is "
+                    "always lowercased; leave it out"
                 )
         return {"do_lower_case": True, "split_cjk": True}
 

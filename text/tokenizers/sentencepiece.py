@@ -20,7 +20,7 @@ import string
 from collections.abc import Callable
 from typing import NamedTuple
 
-from errors import UserError
+from errors import UserError, setting
 from files import sources
 from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
 from text.tokenizers.cleaner import Cleaner, Filled, Verbatim, loses_voicing
@@ -342,8 +342,9 @@ class SentencePieceKind(Kind):
     def load(self, vocab_file, options):
         if options.split_cjk is False:
             raise UserError(
-                f"{vocab_file}: --split_cjk=false does not apply to a SentencePiece model, "
-                "whose pieces follow from the text it was learned from; leave it out"
+                f"{vocab_file}: {setting('split_cjk', False)} does not apply to a "
+                "SentencePiece model, whose pieces follow from the text it was learned "
+                "from; leave it out"
             )
         return SentencePiece(
             vocab_file,

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 import tokenizers
 from tokenizers import processors
 
-from errors import UserError
+from errors import UserError, setting
 from files import sources
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
@@ -45,7 +45,7 @@ def _read(path, status):
     except Exception as error:  # tokenizers raises no other class
         raise UserError(
             f"{path}: not a tokenizer.json ({error}); copy it again, or pass the "
-            "--vocab_file that it was made from"
+            f"{setting('vocab_file')} that it was made from"
         ) from error
 
 

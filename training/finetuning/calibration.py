@@ -110,8 +110,7 @@ def expected_calibration_error(gold: np.ndarray, logits: np.ndarray) -> float:
     differences, each weighted by the answers in its bin.
 
     Args:
-        gold: int [n] classes; or int [n, classes], 0 or 1, of which each is an answer, yes
-            or no.
+        gold: int [n] classes; or int [n, classes], 0 or 1, each an answer, yes or no.
         logits: float [n, classes].
     Source: arXiv:1706.04599, equation 3, with its 15 bins.
     """

@@ -14,7 +14,6 @@ from training.storage import adapters, checkpoint, run_folder
 from errors import UserError, count
 from files import anywhere
 from modeling import layers
-from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
 from modeling.objectives import low_rank
 from modeling.objectives.frozen_layers import FrozenLayers
@@ -27,7 +26,7 @@ from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
 from training.interchange import hugging_face, hugging_face_task
-from training.run.run import Run, load_start
+from training.run.run import Run, identity_of, load_start
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -212,10 +211,10 @@ class Experiment:
                 objective,
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
-                targets=flags.lora_targets,
+                targets=self.lora_targets,
                 base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
             )
-        checks.check_objective(flags, objective, self.config, flags.bert_config_file)
+        checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
         steps = self.num_train_steps(trial) if flags.do_train else 1
@@ -240,10 +239,10 @@ class Experiment:
         )
         self.log.say(trainer.description)
         if adapts:
-            encoder = trainer.model.encoder
-            weights = {v.path: v for v in encoder.weights if not v.trainable}
-            required = self._required(trainer)
-            checkpoint.load(weights, flags.init_checkpoint, required, encoder.scope)
+            lent = low_rank.borrowed(trainer.model)
+            weights = {name: trainer.weights[name] for name in lent}
+            required, scope = self._required(trainer), trainer.model.scope
+            checkpoint.load(weights, flags.init_checkpoint, required, scope)
         return trainer
 
     def run(
@@ -270,39 +269,12 @@ class Experiment:
             log,
             directory=directory,
             identity=None if varied is None else self._identity(varied),
-            defaults={
-                "teacher_sha256": None,
-                "task": type(self.task).__name__,
-                **self._stopping(),
-            },
         )
 
     def _identity(self, varied):
-        flags = self.flags
-        identity = {
-            "task": type(self.task).__name__,
-            **options.identity(flags),
-            **varied,
-            **flags.optimizer_settings,
-            **flags.lstm_settings,
-            "teacher_sha256": self.teacher and self.teacher.digest,
-            **self.task.settings(),
-            **self.task.tokenizer.settings,
-            **dataclasses.asdict(self.config),
-            "training_examples": self.sets.digest("train"),
-        }
-        # As it will be read back: JSON turns tuples into lists.
-        return json.loads(json.dumps(identity | self._stopping()))
-
-    def _stopping(self) -> dict:
-        """What decides when an early-stopped run ends."""
-        flags = self.flags
-        if not flags.early_stopping_patience:
-            return {}
-        return {
-            "eval_every_steps": flags.eval_every_steps,
-            "dev_examples": self.sets.digest(self.task.eval_sets[0]),
-        }
+        own = {"lora_targets": self.lora_targets} | varied
+        parts = own, self.flags.lstm_settings, self.task.identity, self.sets.identity
+        return identity_of(self.flags, self.config, self.teacher, *parts)
 
     def prepare(self, run: Run, trainer: loop.Trainer | None = None) -> None:
         """Writes what a training and its model need to its folder; see `Run.prepare`."""
@@ -314,7 +286,7 @@ class Experiment:
                 run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
-                **self.script,
+                **self._script(),
                 **(flags.lstm_settings if flags.lstm else {}),
                 **self.task.state(),
                 **self.task.tokenizer.settings,
@@ -324,28 +296,31 @@ class Experiment:
             run_folder.write_file(path, content)
             run_folder.write_vocabulary(directory, self.task.tokenizer)
             if flags.lora_rank:
-                adapters.write_note(directory, self.adapter_note)
+                adapters.write_note(directory, self._adapter_note)
 
         is_taken_up = bool(run_folder.steps(directory))
         run.prepare(trainer, write)
 
     @functools.cached_property
-    def adapter_note(self) -> adapters.Note:
+    def _adapter_note(self) -> adapters.Note:
         """What a training notes of the base of its adapters."""
         flags = self.flags
         with layers.shapes_only():
-            scope = make_encoder(self.config).scope
-        scope = [scope] if isinstance(scope, str) else list(scope)
-        base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))
+            scope = self.task.objective().network(self.config).scope
+        base = checkpoint.base_weights(flags.init_checkpoint, scope)
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
             base_sha256=checkpoint.digest(base),
-            scope=scope,
+            scope=list(scope),
             alpha=flags.low_rank_alpha,
         )
 
     @property
-    def script(self) -> dict:
+    def lora_targets(self) -> list[str]:
+        """What adapters change; without a flag, what is usual for the architecture."""
+        return self.flags.lora_targets or list(self.config.low_rank_targets)
+
+    def _script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
         inherited = {item.name for item in dataclasses.fields(FineTuningOptions)}
         own = {
@@ -397,7 +372,7 @@ class Experiment:
         """The names of the variables that a training may not begin at random."""
         model = trainer.model
         required = model.encoder if self.flags.init_encoder_only else model
-        return tuple(name for name in required.required if not adapters.are_in([name]))
+        return required.required
 
     # --- Training --------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from training.run import distribution, implied_flags, loop
 from training.storage import adapters, model_card, run_folder
 from errors import UserError, count
 from serving import export, predictor
-from training.finetuning import mistakes, shared_base
+from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.search import search
@@ -50,10 +49,10 @@ def finetune(task: Task, flags: FineTuningOptions) -> None:
         if flags.do_train and flags.distill_from:
             experiment.sets.teacher = Teacher(experiment)
             stack.enter_context(contextlib.closing(experiment.teacher))
-        _run(experiment, shared_base.experiments(experiment))
+        _run(experiment)
 
 
-def _run(experiment: Experiment, runs: Mapping[str, Experiment]) -> None:
+def _run(experiment: Experiment) -> None:
     task, flags = experiment.task, experiment.flags
     splits = [
         *(["train"] if flags.do_train else []),
@@ -87,7 +86,7 @@ def _run(experiment: Experiment, runs: Mapping[str, Experiment]) -> None:
                 _predict(experiment, trainer, split, predictions_by_split.get(split))
         if flags.do_export:
             distribution.on_chief(
-                experiment.strategy, lambda: _export(experiment, trainer, runs)
+                experiment.strategy, lambda: _export(experiment, trainer)
             )
 
 
@@ -206,26 +205,13 @@ def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
         run.check()
         trainer = experiment.trainer(flags.trials[0])
         experiment.start(run, trainer)
-        return export.served(_merged(experiment, trainer), flags.output_dir)
+        return export.served(_product(experiment, trainer), flags.output_dir)
 
 
-def _export(
-    experiment: Experiment, trainer: loop.Trainer, runs: Mapping[str, Experiment]
-) -> None:
-    """Exports the model; checks it on the task's samples and on examples already read.
-
-    Args:
-        runs: see `shared_base.experiments`.
-    """
+def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
+    """Exports the model; checks it on the task's samples and on examples already read."""
     output_dir = experiment.flags.output_dir
-    if runs:
-        base = shared_base.SharedBase(output_dir)
-        products = {n: _product(run, *base.model(run)) for n, run in runs.items()}
-        name = next(iter(products))
-        product = products.pop(name)
-        product = dataclasses.replace(product, name=name, adapters=products)
-    else:
-        product = _merged(experiment, trainer)
+    product = _product(experiment, trainer)
     card = model_card.of_export(output_dir, product)
     folder = export.save(output_dir, product, card)
     experiment.log.say(
@@ -234,20 +220,15 @@ def _export(
     )
 
 
-def _merged(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
+def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
     """The model to export; adapters become a part of their kernels."""
-    flags = experiment.flags
+    flags, task = experiment.flags, experiment.task
     model = export.make_model(
         lambda: trainer.evaluated_as.network(
             experiment.config, dtype=flags.export_dtype
         ),
         adapters.without(trainer.weights, flags.low_rank_alpha),
     )
-    return _product(experiment, model, trainer.progress.step)
-
-
-def _product(experiment: Experiment, model, step: int) -> export.Product:
-    flags, task = experiment.flags, experiment.task
     split = task.test_sets[0]
     real_examples = []
     if flags.do_eval or flags.do_predict:
@@ -282,7 +263,7 @@ def _product(experiment: Experiment, model, step: int) -> export.Product:
             "task": type(task).__name__,
             **(flags.lstm_settings if flags.lstm else {}),
             **task.description(),
-            "global_step": step,
+            "global_step": trainer.progress.step,
         },
         requests=[task.request(example) for example in examples],
         answers=task.answers(predictions),

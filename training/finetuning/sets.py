@@ -67,6 +67,14 @@ class Sets:
             self._digests[split] = _digest(self.examples(split))
         return self._digests[split]
 
+    @property
+    def identity(self) -> dict:
+        """The examples that a training depends on; those that stop it early, too."""
+        digests = {"training_examples": self.digest("train")}
+        if self.flags.early_stopping_patience:
+            digests["dev_examples"] = self.digest(self.task.eval_sets[0])
+        return digests
+
     def read(self, split: str) -> Set:
         """A split with its rows, which are made if necessary; once.
 

@@ -134,6 +134,12 @@ class Task(abc.ABC):
         """Flags that rows or the network depend on, besides those that all tasks have."""
         return {}
 
+    @property
+    def identity(self) -> dict:
+        """What makes a training of this task another run, but for flags that say so."""
+        name = type(self).__name__
+        return {"task": name, **self.settings(), **self.tokenizer.settings}
+
     def state(self) -> dict:
         """What was learned from the training file, as JSON: the labels, for example."""
         return {}

@@ -34,7 +34,7 @@ class Teacher:
     Tells the student's task what it learned.
 
     Attributes:
-        splits: the sets of which rows contain its answers.
+        splits: the sets whose rows contain its answers.
         digest: identifies it, in hexadecimal.
     Raises:
         UserError: there is none that --distill_from names, or it does not fit the student.
@@ -146,7 +146,7 @@ class Teacher:
         made = Distilled(objective, settings, *self._live())
         flags, config = self.student.flags, self.student.config
         source = f"--distill_from={flags.distill_from}"
-        checks.check_objective(flags, made, config, source)
+        checks.check_objective(made, config, source)
         return made
 
     def _check_tokenizer(self, objective):
@@ -267,7 +267,6 @@ def _asked(flags: FineTuningOptions, state):
         do_predict=False,
         do_export=not flags.evaluates,  # something must be asked for; this needs no set
         export_formats=[],
-        export_adapters=[],
         num_trials=1,
         early_stopping_patience=0,
         learning_rate=flags.learning_rate[:1],

@@ -4,12 +4,12 @@ import dataclasses
 import io
 import json
 import os
+import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-import options
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
 from training.run import capacity, checks, distribution, implied_flags, loop, report
 from training.storage import run_folder
@@ -17,14 +17,12 @@ from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
-from serving import export_folder
+from serving import export_folder, forms
 from text.instances.table import RowOptions
 from text.records import descriptions, reading, shards
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
-from training.run.run import Run, write_results
-
-_CONTENT = "input_file_sha256"  # a setting of a run
+from training.run.run import Run, identity_of, write_results
 
 
 class _Inputs(NamedTuple):
@@ -70,14 +68,13 @@ def pretrain(flags: PretrainingOptions) -> None:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
     distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
-    defaults = pretraining_records.drawn_by(RowOptions(masking="dynamic"))
     run = Run(
         flags,
         config,
         strategy,
         log,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=defaults | {"teacher_sha256": None},
+        defaults=pretraining_records.drawn_by(RowOptions(masking="dynamic")),
     )
     run.check()
     with run.held():
@@ -224,18 +221,8 @@ def _check_capacity(flags: PretrainingOptions, config, replicas):
 
 
 def _identity(flags: PretrainingOptions, inputs: _Inputs) -> dict:
-    """The settings that identify a run: with any of them changed, it is another run."""
-    return {
-        **options.identity(flags),
-        **flags.optimizer_settings,
-        **dataclasses.asdict(inputs.config),
-        "input_file": [
-            [os.path.basename(file.path), file.records] for file in inputs.data.files
-        ],
-        _CONTENT: pretraining_records.digest(inputs.data),
-        **inputs.drawn,
-        "teacher_sha256": inputs.teacher and inputs.teacher.digest,
-    }
+    parts = pretraining_records.identity(inputs.data), inputs.drawn
+    return identity_of(flags, inputs.config, inputs.teacher, *parts)
 
 
 def _evaluate(
@@ -325,7 +312,7 @@ def _check_objective(flags: PretrainingOptions, config):
             )
     objective = flags.make_objective()
     word_teacher.check_objective(flags, objective)
-    checks.check_objective(flags, objective, config, flags.bert_config_file)
+    checks.check_objective(objective, config, flags.bert_config_file)
     if flags.do_export:
         _check_export(flags, objective.exporter, config)
 
@@ -403,7 +390,8 @@ def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
         dtype=flags.export_dtype,
         formats=flags.export_formats,
     )
-    folder = exports.EXPORTS[form](trainer, settings).save(flags.output_dir)
+    kind = pkgutil.resolve_name(forms.FORMS[form].export)
+    folder = kind(trainer, settings).save(flags.output_dir)
     log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers"
     )

@@ -82,7 +82,7 @@ class WordTeacher:
             flags.distill_tokens,
         )
         teacher = f"--distill_from={flags.distill_from}"
-        checks.check_objective(flags, made, config, teacher)
+        checks.check_objective(made, config, teacher)
         return made
 
 

@@ -110,7 +110,7 @@ def probabilities(model, ids, segments, positions) -> np.ndarray:
 class Filler:
     """Finds the most probable tokens for one mask in each of many rows.
 
-    Batches have a few static shapes, for each of which TensorFlow makes one graph.
+    Batches have a few static shapes; TensorFlow makes one graph for each.
 
     Args:
         model: the network.

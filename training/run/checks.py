@@ -2,11 +2,10 @@
 
 import dataclasses
 import os
-import re
 
 from training.run import capacity, implied_flags
 from training.storage import checkpoint, run_folder
-from errors import UserError
+from errors import UserError, setting
 from files import anywhere, sources
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
@@ -32,27 +31,18 @@ def check_division(
         )
 
 
-def check_objective(
-    flags: RunOptions, objective: Objective, config: EncoderConfig, source: str
-) -> None:
+def check_objective(objective: Objective, config: EncoderConfig, source: str) -> None:
     """Refuses an encoder that cannot learn this.
 
     Args:
         source: of the encoder, or of its teacher: what the message begins with.
     Raises:
-        UserError: what modeling/ says, with its settings as this script's flags.
+        UserError: says why.
     """
-    flag_names = {field.name for field in dataclasses.fields(flags)}
-
-    def as_flag(match):
-        of_teacher = f"distill_{match[1]}"
-        return "--" + (of_teacher if of_teacher in flag_names else match[1])
-
     try:
         objective.check(config)
-    except ValueError as error:
-        message = re.sub(r"`(\w+)`", as_flag, str(error))
-        raise UserError(f"{source}: {message}") from error
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
 
 
 def read_config(flags: RunOptions) -> EncoderConfig:
@@ -179,11 +169,11 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
                 continue
             raise UserError(
                 f"{path}: the model was trained with another vocabulary; pass the same "
-                "--vocab_file"
+                f"{setting('vocab_file')}"
             )
         raise UserError(
-            f"{path}: the model was trained with another --{name}; pass "
-            f"--{name}={str(state[name]).lower()}"
+            f"{path}: the model was trained with another {setting(name)}; pass "
+            f"{setting(name, state[name])}"
         )
     return state
 
@@ -255,9 +245,9 @@ def check_vocabulary(
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{vocabulary.path}: {len(vocabulary)} tokens, more than "
-            f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file, or "
-            "raise vocab_size, which counts the special tokens, too (of trained weights, "
-            "with convert_checkpoint.py --vocab_size)"
+            f"vocab_size={config.vocab_size} of {config_file}; check "
+            f"{setting('vocab_file')}, or raise vocab_size, which counts the special "
+            "tokens, too (of trained weights, with convert_checkpoint.py --vocab_size)"
         )
     last = vocabulary.last_segment
     if last is not None and config.has_segments and config.type_vocab_size <= last:

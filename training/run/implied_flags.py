@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, Self
 
 from training.storage import checkpoint, run_folder
-from errors import UserError
+from errors import UserError, setting
 from files import hub, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.table import find_vocabulary, kind_of, load_vocabulary
@@ -102,12 +102,14 @@ def check(flags: ModelFlags, name: str) -> None:
     """
     if (path := getattr(flags, name)) is not None:
         if not hub.is_address(path) and not sources.exists(path):
-            raise UserError(f"{path}: no such file; pass the model's --{name}")
+            raise UserError(f"{path}: no such file; pass the model's {setting(name)}")
         return
     for folder in _folders(flags):
         if name == "bert_config_file":
             checkpoint.read_config(folder)  # says what is there instead
-        raise UserError(f"{folder or '.'}: contains no vocabulary; pass --{name}")
+        raise UserError(
+            f"{folder or '.'}: contains no vocabulary; pass {setting(name)}"
+        )
     raise UserError(
         f"--{name} is required if neither --init_checkpoint nor a run in --output_dir "
         "supplies it"

@@ -134,7 +134,7 @@ class Report:
     def training(
         self, step: int, values: dict[str, float], *, updates: int, seconds: float
     ) -> None:
-        """Reports an interval, `updates` updates of which took `seconds`."""
+        """Reports an interval of `updates` updates that took `seconds`."""
         per_second = updates / seconds
         self._print(self._training_line(step, values, per_second))
         values = values | {"examples_per_second": per_second * self._batch_size}

@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -28,8 +29,7 @@ class Run:
         strategy: on whose devices the run is.
         log: what it reports to.
         directory: of the run; by default, output_dir.
-        identity: the settings that identify a training: with any of them changed, it is
-            another run. None if nothing is trained.
+        identity: see `identity_of`. None if nothing is trained.
         defaults: values of settings that a run did not note and that are neither flags
             nor keys of the config, which had their own defaults.
     """
@@ -211,6 +211,23 @@ class Run:
         # Also for a run that was killed when only this was left to do.
         if picture := self.log.draw():
             self.log.say(f"finished; curves are in {picture}")
+
+
+def identity_of(flags: RunOptions, config: EncoderConfig, teacher, *parts: Mapping):
+    """The settings that identify a training: with any of them changed, it is another run.
+
+    Args:
+        flags: say themselves which of them count; see `options.field`.
+        config: all of it counts.
+        teacher: of a distillation, identified by its `digest`; None without one.
+        parts: what else the run is made of says about itself.
+    """
+    identity = options.identity(flags)
+    for part in parts:
+        identity |= part
+    identity |= {"teacher_sha256": teacher.digest if teacher else None}
+    # As it will be read back: JSON turns tuples into lists.
+    return json.loads(json.dumps(identity | dataclasses.asdict(config)))
 
 
 def defaults_of(flags: RunOptions, config: EncoderConfig) -> dict:

@@ -23,7 +23,7 @@ import numpy as np
 
 from training.backend import tf
 from training.storage import adapters, lease, run_folder
-from errors import UserError
+from errors import UserError, setting
 from family.elmo import bilm
 from files import anywhere, hub, json_files, local
 from modeling.architectures import config
@@ -160,9 +160,8 @@ def adapters_of(prefix: str) -> tuple[adapters.Note, Mapping[str, np.ndarray]]:
     if not peft.is_weights(prefix):
         return adapters.read_note(folder_of(prefix)), read_stored(prefix)
     stored = peft.read(prefix)
-    own = stored.tensors
-    scope = {name.partition("/")[0] + "/" for name in own if adapters.are_in([name])}
-    return adapters.Note(stored.base, "", sorted(scope), stored.alpha), own
+    note = adapters.Note(stored.base, "", list(stored.scope), stored.alpha)
+    return note, stored.tensors
 
 
 def _of_base(read_base, note, prefix):
@@ -375,7 +374,11 @@ def match(
     if peft.is_weights(prefix):
         adapters.check_head(*adapters_of(prefix), variables, prefix)
     missing = [
-        n for n in report.initial if required is not None and n.startswith(required)
+        name
+        for name in report.initial
+        if required is not None
+        and name.startswith(required)
+        and not adapters.are_in([name])  # as a whole, a checkpoint has none
     ]
     if missing or not report.matched:
         what = "all variables of the model"
@@ -404,7 +407,7 @@ def _guess(wrong, scope) -> str:
             "its head does not fit the model; check the number of labels, or leave the "
             "head out with --init_encoder_only"
         )
-    return "does not fit the model; check --bert_config_file"
+    return f"does not fit the model; check {setting('bert_config_file')}"
 
 
 def _first(parts: list[str], number: int, between: str = "; ") -> str:
@@ -439,13 +442,13 @@ def read_config(path: str) -> config.EncoderConfig:
     if anywhere.isdir(path):
         path = find_config(path) or os.path.join(path, _CONFIGS[0])
     if not anywhere.exists(path):
+        remedy = f"pass {setting('bert_config_file')}"
         if folder != path and (released := bilm.find(folder)):
             bilm.shapes(released)  # refuses it
         if folder != path and hugging_face.find(folder):
             path = os.path.join(folder, "config.json")
-            remedy = "copy it from where the model is from, or pass --bert_config_file"
-            raise UserError(f"{path}: no such file; {remedy}")
-        raise UserError(f"{path}: no such file; pass --bert_config_file")
+            remedy = f"copy it from where the model is from, or {remedy}"
+        raise UserError(f"{path}: no such file; {remedy}")
     their_class = None
     if os.path.basename(path) == peft.CONFIG:
         path, their_class = _config_of_base(path)

@@ -277,7 +277,10 @@ def without(token):
             lambda f: (f / "merges.txt").unlink(),
             r"merges.txt: no such file; .* two files",
         ),
-        (lambda f: (f / "vocab.json").unlink(), "contains no vocab.txt or .*vocab.json"),
+        (
+            lambda f: (f / "vocab.json").unlink(),
+            "contains no vocab.txt or .*vocab.json",
+        ),
         (
             damaged("merges.txt", lambda b: b + b"th e r\n"),
             r":646: 'th e r' is not two",

@@ -12,6 +12,8 @@ import pytest
 import predict
 import run_text_to_text
 import tests
+from family.t5 import as_text
+from family.t5.task import Example
 from serving.predictor import Predictor
 from tests import forked, jobs
 from tests.family.t5 import runs as text_to_text
@@ -25,9 +27,7 @@ from tests.family.t5.runs import (
     run,
     write_table,
 )
-from text.tasks import as_text
 from training.finetuning.task import Predictions
-from training.finetuning.text_to_text_task import Example
 
 GOLDEN = tests.GOLDEN / "squad"
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}
@@ -250,7 +250,7 @@ def test_questions_are_scored_as_in_squads_script(folder, golden):
     assert json.loads((folder / "predictions.json").read_text()) == {"7": "Well-known"}
     assert task.score(written) == {"exact": 100.0, "f1": 100.0, "total": 1}
     assert task.judge(written)[0].error == 0.0
-    # There, "wellknown" is one word, of which this is not half.
+    # There, "wellknown" is one word, and this is not half of it.
     written = predictions(task, "dev", [example], ["known"])
     assert task.score(written)["f1"] == 0.0
 

@@ -1,4 +1,4 @@
-"""Text has the same ids here and in transformers, but for the causes that are listed.
+"""Text has the same ids here and in transformers; the causes of others are listed.
 
     python -m tests.training.interchange.test_transformers_tokenizers 20000
 

@@ -52,7 +52,7 @@ def bundle_files(*steps):
 
 
 def names_in(folder):
-    """What is in a folder, but for the list of what this program made there."""
+    """What is in a folder, without the list of what this program made there."""
     return sorted(set(os.listdir(folder)) - {run_folder.RECORD})
 
 

@@ -34,7 +34,7 @@ def value(folder, name):
 
 
 def contents(folder):
-    """All that is in a folder, but for the list of what this program made there."""
+    """All that is in a folder, without the list of what this program made there."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")

@@ -139,6 +139,7 @@ if __name__ == "__main__":
 
 from training import metrics
 from training.run import checks
+from training.storage.folder import Folder
 from family.t5.task import Example, TextTask, check_target
 from training.finetuning import finetune, labels, squad_metrics
 
@@ -361,9 +362,9 @@ def _not_empty(examples, path):
 _TASKS = {"squad": Squad, "custom": Custom}
 
 
-def make(flags: Options) -> TextTask:
+def make(flags: Options, folder: Folder) -> TextTask:
     """The task that flags name."""
-    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags))
+    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags, folder))
 
 
 def main(flags: Options) -> None:
@@ -372,7 +373,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    folder = Folder.open(flags.output_dir)
+    finetune.finetune(make(flags, folder), flags, folder)
 
 
 if __name__ == "__main__":

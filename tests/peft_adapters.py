@@ -8,6 +8,7 @@ import numpy as np
 import convert_checkpoint
 import run_classifier
 from training.storage import adapters, checkpoint
+from training.storage.folder import Folder
 from family.electra.encoder import ElectraConfig
 from family.roberta.config import RobertaConfig
 from modeling.objectives import low_rank, tasks
@@ -89,11 +90,11 @@ def write_run(folder: pathlib.Path, task, config, targets) -> None:
         for v in network.trainable_variables
     }
     tensors |= {"output_weights/adam_m": rng.normal(size=3), "global_step": np.int64(1)}
-    checkpoint.save(str(output), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(output)), 1, tensors, keep=1)
     (output / "bert_config.json").write_text(config.to_json_string())
     digest = checkpoint.digest(checkpoint.base_weights(base, network.scope))
     note = adapters.Note(base, digest, list(network.scope), 4.0)
-    adapters.write_note(str(output), note)
+    adapters.write_note(Folder.open(str(output)), note)
 
 
 def convert(source: pathlib.Path, folder: pathlib.Path, **flags) -> None:

@@ -9,6 +9,7 @@ import pytest
 import convert_checkpoint
 from training.backend import tf
 from training.storage import adapters, checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling import layers
@@ -223,7 +224,7 @@ def test_a_base_is_read_once(folder, monkeypatch):
     checkpoint.write_bundle(prefix, own | {"output_bias": np.ones(2, np.float32)})
     digest = checkpoint.digest(checkpoint.read(base))
     note = adapters.Note(base, digest, ["bert/"], 6.0)
-    adapters.write_note(str(folder / "output"), note)
+    adapters.write_note(Folder.open(str(folder / "output")), note)
     read, opened = checkpoint.read_stored, []
 
     def counted(prefix, names=None):

@@ -8,7 +8,6 @@ best model is evaluated, used for predictions and exported.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 
@@ -16,7 +15,8 @@ import numpy as np
 
 from training import metrics
 from training.run import distribution, implied_flags, loop
-from training.storage import adapters, model_card, run_folder
+from training.storage import adapters, model_card
+from training.storage.folder import MISTAKES, RESULTS_JSON, Folder
 from errors import UserError, count
 from serving import export, predictor
 from training.finetuning import mistakes
@@ -26,15 +26,19 @@ from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 from training.finetuning.teacher import Teacher
 from training.finetuning.trials import Trial, varied
-from training.run.run import Run, write_results
+from training.run.run import Run, results_file
 
 _CHECKED = 16  # examples of real data to check an export on
 
 
 @distribution.together()
-def finetune(task: Task, flags: FineTuningOptions) -> None:
+def finetune(
+    task: Task, flags: FineTuningOptions, folder: Folder | None = None
+) -> None:
     """Does what the flags ask for.
 
+    Args:
+        folder: output_dir, if it is open already.
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
@@ -43,7 +47,9 @@ def finetune(task: Task, flags: FineTuningOptions) -> None:
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
-    experiment = Experiment(task, implied_flags.completed(flags))
+    folder = folder or Folder.open(flags.output_dir)
+    folder.check_place(flags.do_train, flags.do_eval)
+    experiment = Experiment(task, implied_flags.completed(flags, folder), folder)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))
         if flags.do_train and flags.distill_from:
@@ -98,7 +104,7 @@ def _single(
     experiment.start(run, trainer)
     experiment.read(splits)
     if experiment.flags.do_train:
-        experiment.prepare(run, trainer)
+        experiment.prepare(run)
         experiment.train(run, trainer, trial)
         if experiment.is_small:
             experiment.log.say(
@@ -139,18 +145,16 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return predictions_by_split
-    path = functools.partial(os.path.join, flags.output_dir)
-    written = write_results(flags.output_dir, results)
-    run_folder.write_file(
-        path(run_folder.RESULTS_JSON),
-        json.dumps(results, indent=2, sort_keys=True) + "\n",
-    )
     name = os.path.basename(os.path.abspath(flags.output_dir))
     title = f"{task.title} ({', '.join(page.split for page in pages)}): {name}"
-    run_folder.write_file(path(run_folder.MISTAKES), mistakes.render(pages, title))
+    files = results_file(results) | {
+        RESULTS_JSON: json.dumps(results, indent=2, sort_keys=True) + "\n",
+        MISTAKES: mistakes.render(pages, title),
+    }
+    written, _, worst = experiment.folder.write_files(files)
     experiment.log.say(f"evaluation written to {written}")
     if any(j.gold != j.predicted for page in pages for j in page.judgements):
-        experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
+        experiment.log.say(f"the worst mistakes are in {worst}")
     return predictions_by_split
 
 
@@ -184,22 +188,25 @@ def _predict(
             trainer, split, experiment.flags.predict_batch_size
         )
     if experiment.chief:
-        written = experiment.task.write_predictions(
-            predictions, experiment.flags.output_dir
-        )
+        files = experiment.task.prediction_files(predictions)
+        written = experiment.folder.write_files(files)
         experiment.log.say(f"predicted {split}: {', '.join(written)}")
 
 
 # --- The export ----------------------------------------------------------------------
 
 
-def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
+def served(
+    task: ServedTask, flags: FineTuningOptions, folder: Folder
+) -> predictor.Served:
     """The answers of the model in output_dir, which --do_export would write.
 
+    Args:
+        folder: output_dir.
     Raises:
         UserError: see `finetune`.
     """
-    experiment = Experiment(task, implied_flags.completed(flags))
+    experiment = Experiment(task, implied_flags.completed(flags, folder), folder)
     with contextlib.closing(experiment.sets):
         run = experiment.run()
         run.check()

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError, setting
-from files import anywhere, json_files
+from files import json_files
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"
@@ -40,11 +40,6 @@ class Note:
 def are_in(names: Iterable[str]) -> bool:
     """Whether a checkpoint with these names contains adapters."""
     return any(name.endswith((f"/{_A}", f"/{_B}")) for name in names)
-
-
-def is_noted(folder: str) -> bool:
-    """Whether the checkpoints in the folder of a run contain adapters."""
-    return anywhere.exists(os.path.join(folder, NAME))
 
 
 def read_note(folder: str) -> Note:
@@ -77,17 +72,15 @@ def read_note(folder: str) -> Note:
     return Note(**values)
 
 
-def write_note(folder: str, note: Note) -> None:
+def write_note(folder: Folder, note: Note) -> None:
     """Writes the note, or refuses one that differs from that of the run.
 
     Raises:
         UserError: the run began with another base.
     """
-    path = os.path.join(folder, NAME)
-    if json_files.read_own(path) and run_folder.steps(folder):
-        check_base(read_note(folder), note.base_sha256, folder)
-    content = json.dumps(dataclasses.asdict(note), indent=2) + "\n"
-    run_folder.write_file(path, content)
+    if folder.read(NAME) and folder.steps:
+        check_base(read_note(folder.path), note.base_sha256, folder.path)
+    folder.write(NAME, json.dumps(dataclasses.asdict(note), indent=2) + "\n")
 
 
 def check_base(note: Note, digest: str, folder: str) -> None:

@@ -34,7 +34,9 @@ import options
 from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
-from training.storage import adapters, checkpoint, run_folder
+from training.run.settle import TrainableModel
+from training.storage import adapters, checkpoint
+from training.storage.folder import CONFIG, TEXT, Folder
 from errors import UserError
 from files import anywhere, sources
 from modeling import private
@@ -54,7 +56,6 @@ from training.interchange import hugging_face
 from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
-from training.run.settle import TrainableModel
 
 __all__ = [
     "MaskedLM",
@@ -126,10 +127,8 @@ def load(
     """
     beside = {"vocab_file": vocab_file, "bert_config_file": bert_config_file}
     flags = _files(path, **beside, **text)
-    model = query.read_model(flags)
-    encoder = make_encoder(
-        model.config, dtype=dtype or keras.config.dtype_policy().name
-    )
+    model, dtype = query.read_model(flags), dtype or keras.config.dtype_policy().name
+    encoder = make_encoder(model.config, dtype=dtype)
     variables = {variable.path: variable for variable in encoder.weights}
     model.source.load(variables, encoder.required, encoder.scope)
     return TextEncoder(encoder, model.tokenizer)
@@ -466,9 +465,9 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
             folder, tensors, encoder.config, tokenizer=described.config, beside=beside
         )
     os.makedirs(folder, exist_ok=True)
-    beside[run_folder.CONFIG] = encoder.config.to_json_string().encode()
+    beside[CONFIG] = encoder.config.to_json_string().encode()
     text_settings = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
-    beside[run_folder.TEXT] = text_settings.encode()
+    beside[TEXT] = text_settings.encode()
     for name, content in beside.items():
         with anywhere.replacing(os.path.join(folder, name)) as file:
             file.write(content)
@@ -564,9 +563,9 @@ class Task:
 
 
 # The scripts whose runs answer texts without an export, too.
-_SCRIPTS = tuple(
-    f"{name}.py"
-    for name in "run_classifier run_ner run_squad run_swag run_text_to_text".split()
+_SCRIPTS = (
+    "run_classifier.py run_ner.py run_squad.py run_swag.py run_text_to_text.py".split()
+)
 )
 
 
@@ -585,8 +584,9 @@ def load_task(path: str) -> Task:
     backend.require_tensorflow("load_task")
     if not sources.exists(path):
         raise UserError(f"{path}: no such folder")
-    _, settings = run_folder.text_settings(path)
-    if predictor.has_export(path) or not run_folder.holds_weights(path):
+    folder = Folder.open(path)
+    _, settings = folder.text
+    if predictor.has_export(path) or not folder.holds_weights:
         return Task(Predictor(path))
     if settings.get("script") not in _SCRIPTS:
         raise UserError(
@@ -596,5 +596,6 @@ def load_task(path: str) -> Task:
         )
     script = importlib.import_module(settings["script"].removesuffix(".py"))
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
-        model = TrainableModel(flags_of_run(script.Options, path, settings))
+        flags = flags_of_run(script.Options, path, settings)
+        model = TrainableModel(flags, folder=folder)
         return Task(finetune.served(script.make(model), model))

@@ -181,9 +181,10 @@ from training.storage import (
     checkpoint,
     checkpoint_contents,
     model_card,
-    run_folder,
     whole_model,
 )
+from training.storage.folder import TASK, TEXT, step_of
+from training.storage.source import Source
 from files import anywhere, inputs, local
 from training.interchange import (
     hugging_face,
@@ -192,7 +193,6 @@ from training.interchange import (
     peft,
     resize,
 )
-from training.storage.source import Source
 
 
 @dataclasses.dataclass
@@ -233,7 +233,7 @@ def _read(flags: Options, models: list[Source]) -> Edited:
         flags.network,
         alone,
     )
-    text = json_files.read_own(os.path.join(first.folder, run_folder.TEXT))
+    text = json_files.read_own(os.path.join(first.folder, TEXT))
     if not text and tokenizer:
         text = first.text.of_weights(kind_of_tokenizer(tokenizer))
     task = first.task
@@ -358,7 +358,7 @@ def _write(model: Edited, flags: Options, models: list[Source]) -> None:
     beside = dict(model.tokenizer.files) if model.tokenizer else {}
     if flags.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
-        notes = {run_folder.TASK: model.task, run_folder.TEXT: model.text}
+        notes = {TASK: model.task, TEXT: model.text}
         for name, note in notes.items():
             if note:
                 beside[name] = json.dumps(note, ensure_ascii=False, indent=2) + "\n"
@@ -429,7 +429,7 @@ def _card(flags: Options, models: list[Source], size: int) -> Callable[[Mapping]
     """Makes the card from the content of config.json."""
     name = os.path.basename(os.path.abspath(flags.output_dir))
     name = hub.parse(flags.push_to).name if flags.push_to else name
-    step = run_folder.step_of(models[0].prefix)
+    step = step_of(models[0].prefix)
     facts = model_card.facts_of(models[0].folder, size, step)
     if len(models) > 1 or flags.changes_model:
         facts = dataclasses.replace(facts, scores={})  # of another model

@@ -143,6 +143,7 @@ if __name__ == "__main__":
 
 from training.queries import query
 from training.run import checks, distribution
+from training.storage.source import Source
 from training.queries.feature_files import WRITERS
 from training.queries.text_features import (
     Counts,
@@ -153,7 +154,6 @@ from training.queries.text_features import (
     make_rows,
     pool,
 )
-from training.storage.source import Source
 
 # --- The run -------------------------------------------------------------------------
 

@@ -235,14 +235,14 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
-from training.storage import run_folder
+from training.run.settle import TrainableModel
+from training.storage.folder import text_settings
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
 from training.finetuning import calibration, finetune, labels, learned_labels
 from training.finetuning.task import SAMPLE_TEXTS, Judgement, ServedTask
-from training.run.settle import TrainableModel
 
 # === Reading =========================================================================
 
@@ -307,7 +307,7 @@ class Classifier(ServedTask):
                 [e for e in examples if e.label is not None]
             )
         if not flags.label_names:
-            state = run_folder.text_settings(flags.output_dir)[1]
+            state = text_settings(flags.output_dir)[1]
             learned_labels.keep_names(self.labels, state)
         return examples
 
@@ -488,7 +488,7 @@ class Classifier(ServedTask):
     def answers(self, predictions):
         return self.labels.shown.answers(self._logits(predictions))
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         examples = predictions.examples
         # What the files of the data set call the labels, as in the release.
         answers = self.labels.answers(self._logits(predictions))
@@ -502,11 +502,10 @@ class Classifier(ServedTask):
             name = f"{self.data.server[split]}.tsv"
             numbered = zip((e.index for e in examples), answers, strict=True)
             contents[name] = self.data.server_lines(numbered)
-        paths = []
-        for name, lines in contents.items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
-        return paths
+        return {
+            name: "".join(f"{line}\n" for line in lines)
+            for name, lines in contents.items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 

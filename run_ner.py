@@ -122,7 +122,7 @@ def _is_integer(text):
 if __name__ == "__main__":
     command_line.parse(Options)
 
-from training.storage import run_folder
+from training.run.settle import TrainableModel
 from modeling.objectives import tasks
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import tags_graph
@@ -134,7 +134,6 @@ from training.finetuning.entities import Entities
 from training.finetuning.plain_tags import PlainTags
 from training.finetuning.tag_scheme import SPACE, TagScheme
 from training.finetuning.task import ServedTask
-from training.run.settle import TrainableModel
 
 
 class Tagger(ServedTask):
@@ -397,7 +396,7 @@ class Tagger(ServedTask):
             for example, of_words in zip(predictions.examples, logits, strict=True)
         ]
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         added = {}
         answers = self.answers(predictions)
         for example, answer in zip(predictions.examples, answers, strict=True):
@@ -405,9 +404,7 @@ class Tagger(ServedTask):
         path = os.path.join(self.flags.data_dir, self.flags.test_file)
         layout = self._layout_of(path, has_tags=False)
         lines = layout.with_tags(self.test_lines, added)
-        path = os.path.join(directory, "predictions.txt")
-        run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
-        return [path]
+        return {"predictions.txt": "".join(f"{line}\n" for line in lines)}
 
     # --- Export ----------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ import collections
 import dataclasses
 import functools
 import json
-import os
 
 import numpy as np
 from absl import logging
@@ -149,13 +148,12 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     command_line.parse(Options)
 
-from training.storage import run_folder
+from training.run.settle import TrainableModel
 from modeling.objectives import span_beams, tasks
 from text.graphs import answer_spans_graph, row_chunks
 from text.records.rows import Field, Row
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
-from training.run.settle import TrainableModel
 
 # === The task ========================================================================
 
@@ -395,7 +393,7 @@ class Squad(ServedTask):
             probabilities=odds,
         )
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         answers = self._answers(predictions)
         by_id = dict(zip((e.id for e in predictions.examples), answers, strict=True))
         contents = {
@@ -413,11 +411,10 @@ class Squad(ServedTask):
                 "null_score_diff_threshold": values[f"{self.metric}_thresh"],
                 **{k: v for k, v in values.items() if k.startswith("best_")},
             }
-        paths = []
-        for name, values in contents.items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
-        return paths
+        return {
+            name: json.dumps(values, indent=4) + "\n"
+            for name, values in contents.items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 

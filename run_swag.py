@@ -90,13 +90,12 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
-from training.storage import run_folder
+from training.run.settle import TrainableModel
 from modeling.objectives import tasks
 from text.graphs import choices_graph
 from text.records.rows import Field, Row
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
-from training.run.settle import TrainableModel
 
 # === Reading =========================================================================
 
@@ -307,7 +306,7 @@ class MultipleChoice(ServedTask):
             answers.append({"predicted": int(np.argmax(row)), "probabilities": row})
         return answers
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         answers = self.answers(predictions)
         contents = {
             "test_results.tsv": [
@@ -315,11 +314,10 @@ class MultipleChoice(ServedTask):
             ],
             "predictions.jsonl": map(_json_answer, predictions.examples, answers),
         }
-        paths = []
-        for name, lines in contents.items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
-        return paths
+        return {
+            name: "".join(f"{line}\n" for line in lines)
+            for name, lines in contents.items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 

@@ -138,9 +138,9 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
+from training.run.settle import TrainableModel
 from family.t5.task import Example, TextTask, check_target
 from training.finetuning import finetune, labels, squad_metrics
-from training.run.settle import TrainableModel
 
 # === Tasks ===========================================================================
 

@@ -21,6 +21,7 @@ import numpy as np
 import command_line
 import options
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from text.generation.generate import generate
 from text.generation.settings import Settings
@@ -28,7 +29,6 @@ from text.inspection import inspect
 from text.instances.table import INSTANCES, MASKS
 from text.records import descriptions, reading, shards
 from text.tokenizers.table import load_vocabulary
-from training.storage.source import Source
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "tests" / "golden"
 ERROR, EQUAL, OTHER, TRACEBACK = "one line", "equal", "silently other", "traceback"

@@ -91,11 +91,12 @@ def _ours(settings: Options) -> None:
         "num_train_epochs": [float(_MANY_EPOCHS)],
     }
     flags = run_classifier.Options(**flags)
-    task = run_classifier.Classifier(flags, settle.TrainableModel(flags).tokenizer)
-    experiment = Experiment(task, flags)
+    model = settle.TrainableModel(flags)
+    task = run_classifier.Classifier(flags, model.tokenizer)
+    experiment = Experiment(task, model)
     [trial] = flags.trials
     trainer = experiment.trainer(trial)
-    experiment.start(trainer, flags.output_dir)
+    experiment.start(experiment.run(), trainer)
     rows = experiment.sets.read("train").file
     updates = len(rows) // settings.batch_size
 

@@ -30,12 +30,12 @@ if __name__ == "__main__":
 
 import options
 from training.run import checks
+from training.storage.source import read_config
 from errors import UserError, duration
 from files import inputs, local
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.config import EncoderConfig
 from recipes.comparisons import cells, fine_tunings, page, plan
-from training.storage.source import read_config
 
 _MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
 _DOCUMENTATION = "text/documentation"

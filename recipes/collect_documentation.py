@@ -69,7 +69,7 @@ class Options(options.Group):
 if __name__ == "__main__":
     command_line.parse(Options)
 
-from training.storage import run_folder
+from training.storage.folder import Folder
 
 
 def main(flags: Options) -> None:
@@ -99,11 +99,11 @@ def main(flags: Options) -> None:
                 modules[is_held_out].append((package, sentences))
             progress.advance(1)
     packages = _choose_packages(flags, modules) if flags.package_dir else {}
+    if packages:
+        _write_packages(Folder.open(flags.package_dir), packages)
     _write(flags.output_file, modules[False])
     if flags.held_out_file:
         _write(flags.held_out_file, modules[True])
-    for name, chosen in packages.items():
-        _write_packages(os.path.join(flags.package_dir, f"{name}.tsv"), chosen)
 
 
 def _write(path, modules):
@@ -153,12 +153,15 @@ def _choose_packages(flags: Options, modules):
     }
 
 
-def _write_packages(path, chosen):
-    lines = ["text\tlabel"]
-    for package, sentences in chosen.items():
-        lines += (f"{text}\t{package}" for text in sentences)
-    run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
-    print(f"{path}: sentences of {len(chosen)} packages: {', '.join(chosen)}")
+def _write_packages(folder, sets):
+    files = {}
+    for name, chosen in sets.items():
+        lines = ["text\tlabel"]
+        for package, sentences in chosen.items():
+            lines += (f"{text}\t{package}" for text in sentences)
+        files[f"{name}.tsv"] = "".join(f"{line}\n" for line in lines)
+    for path, chosen in zip(folder.write_files(files), sets.values(), strict=True):
+        print(f"{path}: sentences of {len(chosen)} packages: {', '.join(chosen)}")
 
 
 def _digest(text):

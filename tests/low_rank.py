@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from training.storage import adapters
-from tests import jobs
 from training.storage.source import Source
+from tests import jobs
 
 FLAGS = {"lora_rank": 2, "lora_alpha": 6.0, "learning_rate": [1e-2]}
 

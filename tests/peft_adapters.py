@@ -8,12 +8,13 @@ import numpy as np
 import convert_checkpoint
 import run_classifier
 from training.storage import adapters, checkpoint, checkpoint_contents
+from training.storage.folder import Folder
+from training.storage.source import Source
 from family.electra.encoder import ElectraConfig
 from family.roberta.config import RobertaConfig
 from modeling.objectives import low_rank, tasks
 from tests import classifier, jobs, tiny
 from training.interchange import hugging_face
-from training.storage.source import Source
 
 _SIZES = {
     name: getattr(classifier.TINY, name)
@@ -90,12 +91,12 @@ def write_run(folder: pathlib.Path, task, config, targets) -> None:
         for v in network.trainable_variables
     }
     tensors |= {"output_weights/adam_m": rng.normal(size=3), "global_step": np.int64(1)}
-    checkpoint.save(str(output), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(output)), 1, tensors, keep=1)
     (output / "bert_config.json").write_text(config.to_json_string())
     scoped = adapters.base_weights(Source.open(base), network.scope)
     digest = checkpoint_contents.digest(scoped)
     note = adapters.Note(base, digest, list(network.scope), 4.0)
-    adapters.write_note(str(output), note)
+    adapters.write_note(Folder.open(str(output)), note)
 
 
 def convert(source: pathlib.Path, folder: pathlib.Path, **flags) -> None:

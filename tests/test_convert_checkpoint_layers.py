@@ -7,6 +7,8 @@ import pytest
 from keras import ops
 
 from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling import layers
 from modeling.architectures.table import make_encoder
@@ -14,7 +16,6 @@ from modeling.objectives import sentence_pairs
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
 from tests.family.electra.test_electra_encoder import CONFIG as ELECTRA
 from tests.family.electra.test_electra_encoder import golden as electra_weights
-from training.storage.source import Source, read_config
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
 LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
@@ -132,7 +133,7 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"keep_layers": []}, "--keep_layers=: list the layers to keep once each, in"),
+        ({"keep_layers": []}, "--keep_layers= is empty; list at least one"),
         ({"keep_layers": [0, 2, 2]}, "=0,2,2: list the layers to keep once each"),
         ({"keep_layers": [2, 1]}, "=2,1: list the layers to keep once each, in"),
         ({"keep_layers": [-1, 1]}, "--keep_layers=-1: must be at least 0"),
@@ -164,7 +165,7 @@ def test_refusals(tmp_path, flags, message):
 def test_a_head_that_weights_every_layer_is_refused(tmp_path):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     weights = {"layer_weights": np.zeros(12, np.float32)}
-    checkpoint.save(str(tmp_path), 8, tensors | weights, keep=1)
+    checkpoint.save(Folder.open(str(tmp_path)), 8, tensors | weights, keep=1)
     with pytest.raises(UserError, match="has a weight for each of the teacher's"):
         convert(
             input=[str(tmp_path)], output_dir=str(tmp_path / "new"), keep_layers=[0]

@@ -15,6 +15,7 @@ import pytest
 
 from training.backend import tf
 from training.queries import feature_files
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import local
 from tests import jobs
@@ -32,7 +33,6 @@ from tests.features import (
     write,
 )
 from training.queries.text_features import FeatureExtractor
-from training.storage.source import Source, read_config
 
 
 @pytest.fixture(scope="module")

@@ -11,21 +11,30 @@ import pytest
 
 from training.queries import text_features
 from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from tests.features import GOLDEN, MODEL, run, write
 from training.queries.text_features import FeatureExtractor
-from training.storage.source import Source
 
 
 def without_encoder(folder):
     heads = {"cls/predictions/output_bias": np.zeros(3000, np.float32)}
-    return {"init_checkpoint": checkpoint.save(str(folder / "heads"), 1, heads, 1)}
+    return {
+        "init_checkpoint": checkpoint.save(
+            Folder.open(str(folder / "heads")), 1, heads, 1
+        )
+    }
 
 
 def not_finite(folder):
     weights = Source.open(str(MODEL / "bert_model.ckpt")).read()
     weights["bert/encoder/layer_1/output/dense/bias"][3] = np.nan
-    return {"init_checkpoint": checkpoint.save(str(folder / "nan"), 1, weights, 1)}
+    return {
+        "init_checkpoint": checkpoint.save(
+            Folder.open(str(folder / "nan")), 1, weights, 1
+        )
+    }
 
 
 def cut_checkpoint(folder):

@@ -10,12 +10,12 @@ import pytest
 
 import fill_mask
 import tests
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.storage.source import Source
 
 GOLDEN = str(tests.GOLDEN / "checkpoint")
 VOCAB = os.path.join(GOLDEN, "vocab.txt")

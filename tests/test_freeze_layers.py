@@ -9,6 +9,7 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
+from training.storage.source import Source
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from family.t5.text_to_text import TextToText
@@ -19,7 +20,6 @@ from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.label_loss import WithLabelLoss
 from tests import classifier, jobs, relatives
 from tests.family.t5 import runs as text_to_text
-from training.storage.source import Source
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=4)
 LOWER = re.compile("/embeddings/|/layer_[01]/")

@@ -9,6 +9,8 @@ import pytest
 import convert_checkpoint
 from training.backend import tf
 from training.storage import adapters, checkpoint, checkpoint_contents, weight_formats
+from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling import layers
@@ -17,7 +19,6 @@ from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, borrowed
 from serving.predictor import Predictor
 from tests import classifier, jobs, relatives
-from training.storage.source import Source, read_config
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=2)
 ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
@@ -227,7 +228,7 @@ def test_a_base_is_read_once(folder, monkeypatch):
     checkpoint.write_bundle(prefix, own | {"output_bias": np.ones(2, np.float32)})
     digest = checkpoint_contents.digest(Source.open(base).read())
     note = adapters.Note(base, digest, ["bert/"], 6.0)
-    adapters.write_note(str(folder / "output"), note)
+    adapters.write_note(Folder.open(str(folder / "output")), note)
     read, opened = weight_formats.Bundle.read, []
 
     def counted(bundle, names=None):

@@ -17,7 +17,7 @@ import predict
 import run_classifier
 import run_pretraining
 import tests
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, json_files, sources
 from recipes import ablations
@@ -84,7 +84,7 @@ def test_every_step_reads_files_of_another_scheme(folder, capsys, untraced):
     with pytest.raises(UserError, match="num_train_steps"):
         jobs.run(run_pretraining, longer)
     jobs.run(run_pretraining, longer | {"num_train_steps": 2})
-    assert run_folder.steps(far(folder / "run")) == [2]
+    assert Folder.open(far(folder / "run")).steps == [2]
     assert (folder / "run" / "eval_results.txt").exists()
     assert (folder / "run" / "export" / "text" / "1" / "saved_model.pb").exists()
     assert "continuing from step 2" in capsys.readouterr().out

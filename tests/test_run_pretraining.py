@@ -12,18 +12,18 @@ import run_pretraining
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import run_folder
+from training.storage.folder import FOUND, Folder
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests import jobs, tiers
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.records import framing
-from training.storage.source import Source
 
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
 
 LEFT = [
-    run_folder.RECORD,
+    FOUND,
     "bert_config.json",
     "checkpoint",
     "curves.png",
@@ -400,7 +400,7 @@ def test_what_a_terminated_run_has_learned_is_not_lost(
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == before
     said = capsys.readouterr().out
-    (step,) = run_folder.steps(str(tmp_path / "killed" / "output"))
+    (step,) = Folder.open(str(tmp_path / "killed" / "output")).steps
     assert 2 < step < 6 and f"model.ckpt-{step}\n" in said
     assert "terminated; the same command continues the run" in said
     monkeypatch.undo()

@@ -12,6 +12,8 @@ import convert_checkpoint
 import run_pretraining
 from training.run import loop
 from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from family.gpt import next_token
 from family.gpt.encoder import GptConfig
@@ -21,7 +23,6 @@ from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.records import VOCAB_FILE, make_records
 from training.pretraining.word_teacher import WordTeacher
-from training.storage.source import Source
 
 TEACHER = dataclasses.replace(TINY, num_hidden_layers=2)
 RECIPE = {
@@ -36,7 +37,7 @@ def write(folder, network, config=TINY, **noted):
     """The weights of a network as a checkpoint, with its config."""
     folder.mkdir(exist_ok=True)
     weights = {v.path: v.numpy() for v in network.weights}
-    checkpoint.save(str(folder), 0, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder)), 0, weights, keep=1)
     (folder / "bert_config.json").write_text(config.to_json_string())
     if noted:
         (folder / "run.json").write_text(json.dumps({"max_seq_length": 64} | noted))

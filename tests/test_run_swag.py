@@ -9,6 +9,7 @@ import pytest
 
 import run_swag
 from training.backend import tf
+from training.storage.source import Source
 from modeling.architectures.bert import BertEncoder
 from serving import predictor
 from tests import jobs
@@ -28,7 +29,6 @@ from tests.swag import (
     write_json_lines,
 )
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
-from training.storage.source import Source
 
 
 @pytest.fixture

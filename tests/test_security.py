@@ -13,6 +13,7 @@ import bert
 import tests
 from training.backend import keras
 from training.distillation import answer_files
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import json_files, tables
 from serving.predictor import Predictor
@@ -20,7 +21,6 @@ from tests import test_architecture
 from text.records import framing
 from text.records.descriptions import Description
 from text.tokenizers.table import TokenizerOptions
-from training.storage.source import Source, read_config
 
 ROOT = tests.ROOT
 # Packages and calls by which a file could become code.

@@ -13,11 +13,11 @@ import run_classifier
 import run_ner
 import run_squad
 import tests
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from serving import predictor
 from tests import forked, jobs, ner, pretraining, squad, tiny
-from training.storage.source import read_config
 
 LSTM = {"lstm_layers": 1, "lstm_size": 6}
 TABLE = "word_embeddings/table"

@@ -4,10 +4,8 @@ import abc
 import dataclasses
 import functools
 import json
-import os
 from typing import NamedTuple, Protocol
 
-from training.storage import run_folder
 from errors import UserError
 from family.t5 import as_text, as_text_graph
 from family.t5.text_to_text import Generation
@@ -165,12 +163,8 @@ class TextTask(ServedTask):
                 shown += f"\nwrites: {text}"
         return Judgement(shown, gold, predicted, self.error(example, text))
 
-    def write_predictions(self, predictions, directory):
-        paths = []
-        for name, content in self.files(predictions, self.written(predictions)).items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], content)
-        return paths
+    def prediction_files(self, predictions):
+        return self.files(predictions, self.written(predictions))
 
     def files(self, predictions, texts: list[str]) -> dict[str, str]:
         """The files of a test set's answers, name to content.

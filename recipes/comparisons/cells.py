@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
-import glob
 import itertools
 import math
 import os
@@ -24,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from training.storage import run_folder
+from training.storage.folder import BEST, METRICS, RUNS, Folder
 from errors import UserError, duration
 from files import json_files, local
 
@@ -279,12 +278,11 @@ class Runner:
     def _clear(self, cell):
         output = os.path.join(self._root, cell.name, OUTPUT)
         if not cell.keeps_weights:
-            searched = glob.glob(
-                os.path.join(glob.escape(output), run_folder.RUNS, "*")
-            )
-            for folder in (output, *searched):
-                run_folder.drop_all(folder)
-                run_folder.drop_all(os.path.join(folder, run_folder.BEST))
+            folder = Folder.open(output)
+            runs = folder.child(RUNS)
+            for each in (folder, *map(runs.child, sorted(runs.names))):
+                each.drop_all()
+                each.child(BEST).drop_all()
 
     @contextlib.contextmanager
     def _locked(self, folder):
@@ -327,7 +325,7 @@ def _costs(output: str, peak_memory: int) -> dict[str, float]:
     with contextlib.suppress(
         OSError, ValueError, LookupError, statistics.StatisticsError
     ):
-        with open(os.path.join(output, run_folder.METRICS), encoding="utf-8") as file:
+        with open(os.path.join(output, METRICS), encoding="utf-8") as file:
             rows = [json_files.parse(line) for line in file]
         speeds = [row[SPEED] for row in rows if row["kind"] == "train"]
         costs[SPEED] = statistics.median(speeds)

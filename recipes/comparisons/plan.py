@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import options
-from training.storage import run_folder
+from training.storage.folder import RESULTS, RESULTS_JSON, prefix_of
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
@@ -322,7 +322,7 @@ class Planner:
             ("pretraining_flags",),
             variant.pretraining,
             needs=tuple(cell.name for cell in (records, held_out) if cell),
-            results_file=run_folder.RESULTS if held_out else "",
+            results_file=RESULTS if held_out else "",
         )
 
     def _predictions(self, variant: Variant) -> int:
@@ -362,7 +362,7 @@ class Planner:
             weights = {"init_checkpoint": start.output}
             if step != updates:
                 used += f"-step_{step}"
-                weights = {"init_checkpoint": run_folder.prefix_of(start.output, step)}
+                weights = {"init_checkpoint": prefix_of(start.output, step)}
         title = task.title.lower().replace("/", "_")
         name = f"fine_tuning/{title}/{used}/seed_{seed}-trial_{trial}"
         width = self._configs[variant.name].hidden_size
@@ -391,7 +391,7 @@ class Planner:
             needs=tuple(
                 cell.name for cell in ([start] if start else self._sources.cells)
             ),
-            results_file=run_folder.RESULTS_JSON,
+            results_file=RESULTS_JSON,
             metric=task.metric,
             keeps_weights=False,
         )

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from training.storage import run_folder
+from training.storage.folder import SEARCH
 from errors import UserError
 from files import json_files, local
 from recipes.comparisons import page, submission
@@ -209,7 +209,7 @@ class Results:
         Only of the kept run if no other has it. A seed that diverged has none.
         """
         of_kept = [self.cells[cell]["results"][metric]], 1
-        path = os.path.join(self._root, cell, OUTPUT, run_folder.SEARCH)
+        path = os.path.join(self._root, cell, OUTPUT, SEARCH)
         if not os.path.exists(path):
             return of_kept
         search = json_files.read(path)

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import options
-from training.storage import run_folder
+from training.storage.folder import RESULTS_JSON
+from training.storage.source import Source
 from errors import UserError
-from files import hub
+from files import hub, local
 from modeling.architectures.config import EncoderConfig
 from recipes.comparisons import fine_tunings
 from recipes.comparisons.cells import Cell, last_values, output_of
 from recipes.comparisons.fine_tunings import Task
 from recipes.comparisons.plan import split_flags
 from text.tasks import glue
-from training.storage.source import Source
 
 # As the script that downloads GLUE names them.
 _GLUE_FOLDERS = {
@@ -213,7 +213,8 @@ def write_configs(root: str, planned: Plan) -> None:
     for name, config in planned.configs.items():
         path = os.path.join(root, config_file(name))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        run_folder.write_file(path, config.to_json_string())
+        with local.replacing(path, "w") as file:
+            file.write(config.to_json_string())
 
 
 def _of_model(flags: SuiteFlags, model, start, tasks, diagnostic) -> Iterator[Cell]:
@@ -241,7 +242,7 @@ def _of_model(flags: SuiteFlags, model, start, tasks, diagnostic) -> Iterator[Ce
                 **settings,
             },
             needs=needs,
-            results_file=run_folder.RESULTS_JSON,
+            results_file=RESULTS_JSON,
             metric=task.metric,
             keeps_weights=title == "MNLI" and bool(diagnostic or flags.from_mnli),
         )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import run_classifier
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import hub
 from tests import hub_server
@@ -19,7 +20,6 @@ from tests.conversion import GOLDEN
 from tests.training.interchange import hugging_face
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
-from training.storage.source import Source, read_config
 
 ADDRESS = "hf://klue/small-bert"
 

@@ -11,13 +11,13 @@ import pytest
 import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.objectives import masked_lm
 from recipes import augment, rewriting
 from tests.given import RELEASED
 from text.tokenizers.table import TokenizerOptions
-from training.storage.source import Source
 
 LINES = [
     "The movie is good, but the actors of the film were great!",

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tests
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from recipes.comparisons import cells
 from tests import jobs
@@ -148,20 +149,20 @@ def test_only_own_weights_go_where_no_other_cell_needs_them(root):
     def planted(name):
         output = root / name / "output"
         output.mkdir(parents=True, exist_ok=True)
-        for step in (1, 2):
+        for step in (1, 2):  # the first is somebody's
             checkpoint.write_bundle(
                 str(output / f"model.ckpt-{step}"), {"w": np.ones(1)}
             )
-        run_folder.claim(str(output / "model.ckpt-2"))  # the other is somebody's
+            Folder.open(str(output)).claim()
         return output
 
     some = [cell("a", keeps_weights=False), cell("b")]
     outputs = [planted("a"), planted("b")]
     run(root, some)
-    assert [run_folder.steps(str(output)) for output in outputs] == [[1], [1, 2]]
+    assert [Folder.open(str(output)).steps for output in outputs] == [[1], [1, 2]]
     planted("a")  # as if it had been killed between the two
     run(root, some)
-    assert run_folder.steps(str(outputs[0])) == [1]
+    assert Folder.open(str(outputs[0])).steps == [1]
     assert (outputs[0] / "results.json").exists()
 
 

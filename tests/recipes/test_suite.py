@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from recipes import suite
@@ -17,7 +18,6 @@ from tests import tiny
 from tests.recipes.plans import by_name, flag
 from tests.recipes.test_ablations import InThisProcess
 from text.tasks import glue
-from training.storage.source import read_config
 
 _PAIRS = "index\tsentence1\tsentence2\t{label}\n"
 _GLUE_FILES = {

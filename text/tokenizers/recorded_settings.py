@@ -6,7 +6,7 @@ what a file knows.
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from errors import UserError, setting
 from files import json_files, local, protected, sources
@@ -26,15 +26,22 @@ class FolderText:
 
     Args:
         is_hugging_face: whether the weights there are in Hugging Face's layout.
+        noted: returns what `noted_by_run` does; by default, that.
     """
 
-    def __init__(self, folder: str, is_hugging_face: bool = False):
+    def __init__(
+        self,
+        folder: str,
+        is_hugging_face: bool = False,
+        noted: Callable[[], tuple[str, dict]] | None = None,
+    ):
         self._folder, self._is_hugging_face = folder, is_hugging_face
+        self._noted = noted or (lambda: noted_by_run(folder))
 
     @functools.cached_property
     def noted(self) -> tuple[str, dict]:
         """See `noted_by_run`."""
-        return noted_by_run(self._folder)
+        return self._noted()
 
     def flags(self, kind: Kind) -> dict:
         """The `text_flags` of a kind that the files know, by name."""
@@ -51,7 +58,10 @@ class FolderText:
         settings = {
             name: value for name, value in settings.items() if value is not None
         }
-        path, of_json = self._tokenizer_json
+        path, content = self._tokenizer_json
+        of_json = {}
+        if content is not None and kind.reads_json(content):
+            of_json = kind.json_settings(content)
         _check_agreement(path, of_json, self._folder, settings)
         return settings | of_json
 
@@ -65,12 +75,11 @@ class FolderText:
         )
 
     @functools.cached_property
-    def _tokenizer_json(self) -> tuple[str, Mapping]:
-        """Its path, and what it says of flags; nothing if there is none."""
+    def _tokenizer_json(self) -> tuple[str, Mapping | None]:
+        """Its path and content; None if there is none."""
         path = tokenizer_json.path_in(self._folder)
-        if not tokenizer_json.is_path(path):
-            return path, {}
-        return path, tokenizer_json.settings(tokenizer_json.read(path))
+        is_there = tokenizer_json.is_path(path)
+        return path, tokenizer_json.read(path) if is_there else None
 
     def of_weights(self, kind: Kind) -> dict:
         """Like `hugging_face`; nothing next to weights of another layout."""

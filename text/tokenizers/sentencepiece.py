@@ -328,6 +328,9 @@ class SentencePieceKind(Kind):
     def reads_json(self, content):
         return tokenizer_json.is_unigram(content)
 
+    def json_settings(self, content):
+        return tokenizer_json.unigram_settings(content)
+
     def find_own_file(self, folder):
         path = super().find_own_file(folder)
         if path:

@@ -10,7 +10,10 @@ import numpy as np
 
 import options
 from training.run import capacity, checks, distribution, loop, report
-from training.storage import adapters, checkpoint_contents, run_folder
+from training.run.settle import TrainableModel, check_text
+from training.storage import adapters, checkpoint_contents
+from training.storage.folder import CONFIG, TASK, TEXT, Folder
+from training.storage.source import ModelFolder, Source
 from errors import UserError, count
 from modeling import layers
 from modeling.distillation.distilled import Agreement
@@ -25,8 +28,6 @@ from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
 from training.run.run import Run, identity_of, load_start
-from training.run.settle import TrainableModel, check_text
-from training.storage.source import ModelFolder, Source
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -54,6 +55,7 @@ class Experiment:
         self, task: Task, model: TrainableModel, strategy=None, name: str = ""
     ):
         self.task, self.model, self.name = task, model, name
+        self.folder = model.folder
         flags: FineTuningOptions = model.flags
         self.flags, self.config = flags, model.config
         flags.check_features(self.config)
@@ -65,12 +67,12 @@ class Experiment:
         # Must precede anything that makes TensorFlow look for devices.
         self.strategy = strategy or flags.strategy()
         self.chief = distribution.is_chief(self.strategy)
-        self.log = self._report(flags.output_dir, 1, 1)
+        self.log = self._report(self.folder, 1, 1)
         distribution.on_chief(
             self.strategy, lambda: export_folder.recover(flags.output_dir)
         )
         self._recall()
-        self.sets = Sets(task, flags, self.strategy, self.log)
+        self.sets = Sets(task, flags, self.folder, self.strategy, self.log)
 
     @property
     def teacher(self):
@@ -92,7 +94,7 @@ class Experiment:
         check_text(self.task.tokenizer, folder, (path, state))
         if state:
             self._check_network(where)
-            if os.path.basename(path) == run_folder.TEXT:
+            if os.path.basename(path) == TEXT:
                 state = {}  # pre-training notes nothing about a head
         elif not self.model.run:
             state = where.format.learned_task()
@@ -108,7 +110,7 @@ class Experiment:
 
     def _check_network(self, where: ModelFolder):
         """Compares configs, because not every difference shows in the shapes."""
-        path = os.path.join(where.folder, run_folder.CONFIG)
+        path = os.path.join(where.folder, CONFIG)
         if where.config_file != path:
             return
         learned = dataclasses.asdict(where.config)
@@ -173,9 +175,9 @@ class Experiment:
                     "less, or more --num_train_epochs"
                 )
 
-    def _report(self, directory, total_steps, batch_size):
+    def _report(self, folder, total_steps, batch_size):
         return report.Report(
-            directory,
+            folder,
             total_steps=total_steps,
             batch_size=batch_size,
             active=self.chief,
@@ -248,24 +250,24 @@ class Experiment:
         self,
         varied: dict | None = None,
         trial: Trial | None = None,
-        directory: str | None = None,
+        folder: Folder | None = None,
     ) -> Run:
         """The run of a training, or of the use of its weights.
 
         Args:
             varied: what trials differ in; None if nothing is trained.
             trial: what is trained, unless that is a search.
-            directory: by default, output_dir.
+            folder: by default, output_dir.
         """
-        directory, log = directory or self.flags.output_dir, self.log
+        folder, log = folder or self.folder, self.log
         if trial:
             steps, rows = self.num_train_steps(trial), trial.train_batch_size
-            log = self._report(directory, steps, rows)
+            log = self._report(folder, steps, rows)
         return Run(
             self.model,
             self.strategy,
             log,
-            directory=directory,
+            folder,
             identity=None if varied is None else self._identity(varied),
         )
 
@@ -274,30 +276,27 @@ class Experiment:
         parts = own, self.flags.lstm_settings, self.task.identity, self.sets.identity
         return identity_of(self.flags, self.config, self.teacher, *parts)
 
-    def prepare(self, run: Run, trainer: loop.Trainer | None = None) -> None:
+    def prepare(self, run: Run, is_search: bool = False) -> None:
         """Writes what a training and its model need to its folder; see `Run.prepare`."""
-        directory, flags = run.directory, self.flags
+        folder, flags = run.folder, self.flags
 
         def write():
             # What is left is from an abandoned run, or will soon be outdated.
-            if trainer and not (is_taken_up and flags.early_stopping_patience):
-                run_folder.forget_best(directory)
-            state = {
-                "task": type(self.task).__name__,
-                **self._script(),
-                **(flags.lstm_settings if flags.lstm else {}),
-                **self.task.state(),
-                **self.task.tokenizer.settings,
-            }
-            content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
-            path = os.path.join(directory, run_folder.TASK)
-            run_folder.write_file(path, content)
-            run_folder.write_vocabulary(directory, self.task.tokenizer)
+            is_taken_up = folder.steps and flags.early_stopping_patience
+            if not (is_search or is_taken_up):
+                folder.forget_best()
             if flags.lora_rank:
-                adapters.write_note(directory, self._adapter_note)
+                adapters.write_note(folder, self._adapter_note)
 
-        is_taken_up = bool(run_folder.steps(directory))
-        run.prepare(trainer, write)
+        state = {
+            "task": type(self.task).__name__,
+            **self._script(),
+            **(flags.lstm_settings if flags.lstm else {}),
+            **self.task.state(),
+            **self.task.tokenizer.settings,
+        }
+        content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
+        run.prepare({TASK: content, **self.task.tokenizer.files}, write)
 
     @functools.cached_property
     def _adapter_note(self) -> adapters.Note:
@@ -335,8 +334,8 @@ class Experiment:
         """Begins or resumes a training, or loads the weights to use."""
         if run.identity is not None:
             required = self._required(trainer)
-        elif run_folder.best_of(run.directory) or adapters.is_noted(run.directory):
-            load(trainer, Source.open(run.directory), self.log)
+        elif run.folder.best or adapters.NAME in run.folder.names:
+            load(trainer, Source.of(run.folder), self.log)
             return
         else:
             # An untrained head answers at random. One on the sequence output does not
@@ -357,7 +356,7 @@ class Experiment:
             UserError: see `Source.load`.
         """
         flags = self.flags
-        if flags.init_checkpoint and not run_folder.steps(flags.output_dir):
+        if flags.init_checkpoint and not self.folder.steps:
             trainer = self.trainer(trial)
             load_start(
                 trainer,
@@ -379,7 +378,7 @@ class Experiment:
         data = self.sets.read("train")
         total, rows = trainer.settings.num_train_steps, trial.train_batch_size
         batches = {"seed": trial.seed, "num_batches": total}
-        stopping = Stopping(self, trainer, run.directory)
+        stopping = Stopping(self, trainer, run.folder)
         try:
             run.train(
                 trainer,

@@ -8,7 +8,6 @@ best model is evaluated, used for predictions and exported.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 
@@ -16,7 +15,9 @@ import numpy as np
 
 from training import metrics
 from training.run import distribution, loop
-from training.storage import adapters, model_card, run_folder
+from training.run.settle import TrainableModel
+from training.storage import adapters, model_card
+from training.storage.folder import MISTAKES, RESULTS_JSON
 from errors import UserError, count
 from serving import export, predictor
 from training.finetuning import mistakes
@@ -26,8 +27,7 @@ from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 from training.finetuning.teacher import Teacher
 from training.finetuning.trials import Trial, varied
-from training.run.run import Run, write_results
-from training.run.settle import TrainableModel
+from training.run.run import Run, results_file
 
 _CHECKED = 16  # examples of real data to check an export on
 
@@ -47,6 +47,7 @@ def finetune(task: Task, model: TrainableModel) -> None:
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
+    model.folder.check_place(flags.do_train, flags.do_eval)
     experiment = Experiment(task, model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))
@@ -102,7 +103,7 @@ def _single(
     experiment.start(run, trainer)
     experiment.read(splits)
     if experiment.flags.do_train:
-        experiment.prepare(run, trainer)
+        experiment.prepare(run)
         experiment.train(run, trainer, trial)
         if experiment.is_small:
             experiment.log.say(
@@ -143,18 +144,16 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return predictions_by_split
-    path = functools.partial(os.path.join, flags.output_dir)
-    written = write_results(flags.output_dir, results)
-    run_folder.write_file(
-        path(run_folder.RESULTS_JSON),
-        json.dumps(results, indent=2, sort_keys=True) + "\n",
-    )
     name = os.path.basename(os.path.abspath(flags.output_dir))
     title = f"{task.title} ({', '.join(page.split for page in pages)}): {name}"
-    run_folder.write_file(path(run_folder.MISTAKES), mistakes.render(pages, title))
+    files = results_file(results) | {
+        RESULTS_JSON: json.dumps(results, indent=2, sort_keys=True) + "\n",
+        MISTAKES: mistakes.render(pages, title),
+    }
+    written, _, worst = experiment.folder.write_files(files)
     experiment.log.say(f"evaluation written to {written}")
     if any(j.gold != j.predicted for page in pages for j in page.judgements):
-        experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
+        experiment.log.say(f"the worst mistakes are in {worst}")
     return predictions_by_split
 
 
@@ -188,9 +187,8 @@ def _predict(
             trainer, split, experiment.flags.predict_batch_size
         )
     if experiment.chief:
-        written = experiment.task.write_predictions(
-            predictions, experiment.flags.output_dir
-        )
+        files = experiment.task.prediction_files(predictions)
+        written = experiment.folder.write_files(files)
         experiment.log.say(f"predicted {split}: {', '.join(written)}")
 
 

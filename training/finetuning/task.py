@@ -112,8 +112,8 @@ class Task(abc.ABC):
         """Scores by name, including `metric`."""
 
     @abc.abstractmethod
-    def write_predictions(self, predictions: Predictions, directory: str) -> list[str]:
-        """Writes a test set's answers; returns the paths of the files."""
+    def prediction_files(self, predictions: Predictions) -> dict[str, str]:
+        """A test set's answers: the names of the files to write, and their contents."""
 
     # Optional for a task.
 
@@ -136,7 +136,7 @@ class Task(abc.ABC):
 
     @property
     def identity(self) -> dict:
-        """What makes a training of this task another run, but for flags that say so."""
+        """What makes a training of this task another run; flags say it themselves."""
         name = type(self).__name__
         return {"task": name, **self.settings(), **self.tokenizer.settings}
 

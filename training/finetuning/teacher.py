@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 import options
 from training.distillation import answer_files
 from training.run import checks, distribution
-from training.storage import checkpoint_contents, exported, run_folder
+from training.run.settle import TrainableModel, check_teacher
+from training.storage import checkpoint_contents, exported
+from training.storage.folder import TEACHER
+from training.storage.source import Source
 from errors import UserError
 from modeling.distillation.distilled import Distilled
 from modeling.distillation.soft_answers import COMPARED
@@ -19,10 +22,6 @@ from modeling.objectives.objective import Objective
 from text.tokenizers.table import TokenizerOptions, kind_of
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
-from training.run.settle import TrainableModel, check_teacher
-from training.storage.source import Source
-
-FOLDER = run_folder.TEACHER  # its rows and answers
 
 
 class Teacher:
@@ -58,10 +57,12 @@ class Teacher:
         student = self.student
         flags, task = student.flags, student.task
         path, vocabulary = self._path, None
+        own = student.folder.child(TEACHER)  # its rows and answers
         if exported.is_export(path):
-            path = os.path.join(flags.output_dir, FOLDER, "model")
+            unpacked = own.child("model")
+            path = unpacked.path
             distribution.on_chief(
-                student.strategy, lambda: exported.unpack(self._path, path)
+                student.strategy, lambda: exported.unpack(self._path, unpacked)
             )
             vocabulary = exported.vocabulary_of(self._path)
         source = Source.open(path)
@@ -83,7 +84,7 @@ class Teacher:
             bert_config_file=source.config_file,
             vocab_file=vocabulary,
         )
-        model = TrainableModel(asked, source=source)
+        model = TrainableModel(asked, source=source, folder=own)
         task = type(task)(asked, model.tokenizer)
         return Experiment(task, model, student.strategy, "teacher"), state
 
@@ -210,7 +211,9 @@ class Teacher:
             return
         if answers.hashes is None:
             collections.deque(rows(), maxlen=0)
-        answer_files.write(self._file(split), answers, self._fingerprint(split))
+        name = os.path.basename(self._file(split))
+        folder, fingerprint = self.experiment.folder, self._fingerprint(split)
+        answer_files.write(folder, name, answers, fingerprint)
 
     def _has_kept(self, split):
         """Whether the file should contain these answers."""
@@ -225,7 +228,7 @@ class Teacher:
 
     def _file(self, split):
         name = "answers" if split == "train" else f"answers_{split}"
-        return os.path.join(self.experiment.flags.output_dir, f"{name}.tf_record")
+        return self.experiment.folder.file(f"{name}.tf_record")
 
     def _fingerprint(self, split):
         """Hashes what determines the answers and the rows they belong to."""
@@ -256,7 +259,7 @@ def _asked(flags: FineTuningOptions, state):
     return dataclasses.replace(
         flags,
         **changes,
-        output_dir=os.path.join(flags.output_dir, FOLDER),
+        output_dir=os.path.join(flags.output_dir, TEACHER),
         init_encoder_only=False,
         do_train=False,
         do_eval=flags.evaluates,

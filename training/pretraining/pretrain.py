@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import os
 import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
 from training.run import capacity, checks, distribution, loop, report, settle
-from training.storage import run_folder
+from training.storage.folder import SKIPPED_BATCH, TEXT
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
@@ -23,7 +22,7 @@ from text.records import reading
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.pretraining_records import RecordSet
-from training.run.run import Run, identity_of, write_results
+from training.run.run import Run, identity_of, results_file
 
 
 class _Inputs(NamedTuple):
@@ -58,13 +57,13 @@ def pretrain(flags: PretrainingOptions) -> None:
     """
     records = RecordSet([*flags.input_file, *flags.eval_input_file])
     model = settle.TrainableModel(flags, lambda: _known(flags, records))
-    config = model.config
-    _check_objective(model.flags_with_config, config)
+    config, folder = model.config, model.folder
+    _check_objective(model.flags_with_config, folder, config)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
     _check_capacity(flags, config, strategy.num_replicas_in_sync)
-    log = _make_log(flags, strategy)
+    log = _make_log(flags, folder, strategy)
     log.say(f"reading {len(records.paths)} file(s) of records")
     inputs, flags = _read(model, records, strategy), model.flags
     if flags.dry_run:
@@ -75,6 +74,7 @@ def pretrain(flags: PretrainingOptions) -> None:
         model,
         strategy,
         log,
+        folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
         defaults=pretraining_records.drawn_by(RowOptions(masking="dynamic")),
     )
@@ -120,22 +120,22 @@ def _run(run: Run, flags: PretrainingOptions, inputs: _Inputs, strategy) -> None
         log.say(inputs.teacher.description)
     run.start(trainer, _required(flags, trainer))
     if flags.do_train:
-        run.prepare(trainer, lambda: _write_text(flags, inputs))
+        run.prepare(_text_files(inputs))
         _train(run, trainer, flags, inputs)
     if flags.do_eval:
         values = _evaluate(trainer, flags, inputs.held_out or inputs.data)
         values |= {"global_step": trainer.progress.step}
         if distribution.is_chief(strategy):
             log.scores("evaluation", values)
-            path = write_results(flags.output_dir, values)
+            (path,) = run.folder.write_files(results_file(values))
             log.say(f"evaluation written to {path}")
     if flags.do_export:
         distribution.on_chief(strategy, lambda: _export(trainer, flags, inputs, log))
 
 
-def _make_log(flags: PretrainingOptions, strategy) -> report.Report:
+def _make_log(flags: PretrainingOptions, folder, strategy) -> report.Report:
     return report.Report(
-        flags.output_dir,
+        folder,
         total_steps=flags.num_train_steps,
         batch_size=flags.train_batch_size,
         active=distribution.is_chief(strategy) and not flags.dry_run,
@@ -253,7 +253,7 @@ def _train(run: Run, trainer, flags: PretrainingOptions, inputs: _Inputs) -> Non
                 announce=lambda: _announce(run.log, flags, data),
             )
     except loop.NotFiniteError as error:
-        raise _not_finite(error, flags, data, trainer.strategy) from error
+        raise _not_finite(error, flags, run.folder, data, trainer.strategy) from error
 
 
 def _announce(log, flags: PretrainingOptions, data):
@@ -274,12 +274,11 @@ def _announce(log, flags: PretrainingOptions, data):
         )
 
 
-def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
+def _not_finite(error, flags: PretrainingOptions, folder, data, strategy) -> UserError:
     """Saves the first of the skipped batches and says where its records are."""
     size, seed = flags.train_batch_size, flags.seed
     batch = next(iter(data.training(size, seed=seed, first_batch=error.step)))
     places = data.places(size, seed=seed, batch=error.step)
-    path = os.path.join(flags.output_dir, run_folder.SKIPPED_BATCH)
     file = io.BytesIO()
     np.savez(
         file,
@@ -288,8 +287,9 @@ def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
         **{name: value.numpy() for name, value in batch.items()},
     )
     distribution.on_chief(
-        strategy, lambda: run_folder.write_file(path, file.getvalue())
+        strategy, lambda: folder.write(SKIPPED_BATCH, file.getvalue())
     )
+    path = folder.file(SKIPPED_BATCH)
     some = ", ".join(f"{file}: record {number}" for file, number in places[:3])
     return UserError(
         "loss or gradient was not finite in "
@@ -299,11 +299,12 @@ def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
     )
 
 
-def _check_objective(flags: PretrainingOptions, config):
-    """Refuses another script's run, and what the objective cannot do with any records."""
+def _check_objective(flags: PretrainingOptions, folder, config):
+    """Refuses another's folder, and what the objective cannot do with any records."""
+    folder.check_place(flags.do_train, flags.do_eval)
     if flags.do_train:
-        run_folder.check_script(flags.output_dir, dataclasses.asdict(flags))
-    recorded_settings = run_folder.noted_settings(flags.output_dir)
+        folder.check_script(dataclasses.asdict(flags))
+    recorded_settings = folder.settings
     for name in ("objective", *OBJECTIVES[flags.objective].options):
         value = getattr(flags, name)
         if not flags.do_train and recorded_settings.get(name, value) != value:
@@ -366,18 +367,17 @@ def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
                 "use another vocabulary, or remove --do_export"
             )
     checks.check_vocabulary(tokenizer.vocabulary, model.config, flags.bert_config_file)
-    if run_folder.steps(flags.output_dir):
+    if model.folder.steps:
         settle.check_text(tokenizer, model.run.folder, model.run.text.noted)
     return tokenizer
 
 
-def _write_text(flags: PretrainingOptions, inputs: _Inputs) -> None:
-    """Notes how the text became ids, as far as it is known."""
-    if inputs.tokenizer:
-        run_folder.write_vocabulary(flags.output_dir, inputs.tokenizer)
+def _text_files(inputs: _Inputs) -> dict[str, str | bytes]:
+    """The vocabulary, and how the text became ids, as far as they are known, by name."""
+    files = dict(inputs.tokenizer.files) if inputs.tokenizer else {}
     if inputs.text:
-        path = os.path.join(flags.output_dir, run_folder.TEXT)
-        run_folder.write_file(path, json.dumps(inputs.text, indent=2) + "\n")
+        files[TEXT] = json.dumps(inputs.text, indent=2) + "\n"
+    return files
 
 
 def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):

@@ -5,7 +5,9 @@ import functools
 
 from training.queries import mask_filling
 from training.run import checks
+from training.run.settle import check_teacher
 from training.storage import checkpoint_contents
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.distillation.distilled_words import DistilledWords
@@ -14,8 +16,6 @@ from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from text.tokenizers.table import kind_of
 from training.pretraining.options import PretrainingOptions
-from training.run.settle import check_teacher
-from training.storage.source import Source
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from training.backend import tf
 from training.queries import mask_filling, query
+from training.run.settle import ModelFlags
 from errors import UserError
 from family.electra.replaced_tokens import sample
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
-from training.run.settle import ModelFlags
 
 _NEVER = -1e9  # a logit whose probability is 0
 

@@ -7,6 +7,7 @@ import numpy as np
 from training.backend import tf
 from training.queries import query
 from training.run import capacity, settle
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives import masked_lm
@@ -15,7 +16,6 @@ from text.instances import packing
 from text.records.rows import static_lengths
 from text.tasks import mask_tokens
 from text.tokenizers.tokenizer import Tokenizer
-from training.storage.source import Source
 
 
 def load(

@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from training.run import checks, settle
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from training.storage.source import Source
 
 
 class RowFlags(Protocol):

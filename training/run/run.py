@@ -11,12 +11,13 @@ import numpy as np
 
 import options
 from training.run import distribution, loop, report
-from training.storage import lease, loading, run_folder
+from training.run.settle import TrainableModel
+from training.storage import loading
+from training.storage.folder import BEST, CONFIG, RESULTS, Folder, changes
+from training.storage.source import Source
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from training.run.options import RunOptions
-from training.run.settle import TrainableModel
-from training.storage.source import Source
 
 
 class Run:
@@ -29,7 +30,7 @@ class Run:
         model: the one that the flags name.
         strategy: on whose devices the run is.
         log: what it reports to.
-        directory: of the run; by default, output_dir.
+        folder: of the run.
         identity: see `identity_of`. None if nothing is trained.
         defaults: values of settings that a run did not note and that are neither flags
             nor keys of the config, which had their own defaults.
@@ -40,13 +41,12 @@ class Run:
         model: TrainableModel,
         strategy,
         log: report.Report,
+        folder: Folder,
         *,
-        directory: str | None = None,
         identity: dict | None = None,
         defaults: dict | None = None,
     ):
-        self.directory = directory or model.flags.output_dir
-        self.log = log
+        self.folder, self.log = folder, log
         self._model, self._flags = model, model.flags
         self._strategy = strategy
         self.identity = identity
@@ -56,14 +56,28 @@ class Run:
         """Refuses a folder that cannot be used, before any file is replaced.
 
         Raises:
-            UserError: another run is there, or none that could be evaluated.
+            UserError: another run is there, or somebody else's files, or none that could
+                be evaluated.
         """
         if self.identity is not None:
-            run_folder.check_settings(self.directory, self.identity, self.defaults)
-        elif run_folder.holds_weights(self.directory):
+            self.folder.check_settings(self.identity, self.defaults)
+            self._check_source()
+        elif self.folder.holds_weights:
             self._check_ignored()
         elif not self._flags.init_checkpoint:
-            raise no_checkpoint(self.directory)
+            raise no_checkpoint(self.folder.path)
+
+    def _check_source(self):
+        """Refuses to start from weights that the run would remove."""
+        if self.folder.steps or not self._model.source:
+            return
+        source = os.path.dirname(os.path.realpath(self._model.source.prefix))
+        own = map(os.path.realpath, (self.folder.path, self.folder.file(BEST)))
+        if source in own:
+            raise UserError(
+                f"--init_checkpoint={self._flags.init_checkpoint}: is in --output_dir, "
+                "where the run's own checkpoints replace it; choose another --output_dir"
+            )
 
     def _check_ignored(self):
         """Refuses flags that promise other weights than those that are there.
@@ -71,7 +85,7 @@ class Run:
         Where these are whole, another --init_checkpoint is only warned of: the release's
         commands pass it, and it may have moved since.
         """
-        began = run_folder.noted_settings(self.directory)
+        began, directory = self.folder.settings, self.folder.path
         given = {
             item.name: self._flags.training_settings[item.name]
             for item in dataclasses.fields(self._flags)
@@ -84,38 +98,40 @@ class Run:
         elif source and not began.get("lora_rank"):
             if source != began["init_checkpoint"]:
                 print(
-                    f"warning: --init_checkpoint={source} is not read: {self.directory} "
+                    f"warning: --init_checkpoint={source} is not read: {directory} "
                     "has the weights of its run",
                     file=sys.stderr,
                 )
             del given["init_checkpoint"]
-        if changed := run_folder.changes(began, given):
+        if changed := changes(began, given):
             raise UserError(
-                f"{self.directory}: the run there began with other settings, and without "
+                f"{directory}: the run there began with other settings, and without "
                 f"--do_train these have no effect: {'; '.join(changed)}; leave them out, "
                 "or choose another --output_dir"
             )
 
     def _is_in_use(self, source):
         """Whether an --init_checkpoint is the one that the run goes on from."""
-        if not source or not _is_inside(source, self.directory):
+        if not source or not _is_inside(source, self.folder.path):
             return False
-        newest = run_folder.newest_of(self.directory) or ""
-        used = (Source.open(self.directory).prefix, f"{self.directory}/{newest}")
+        newest = self.folder.file(self.folder.newest or "")
+        used = (Source.of(self.folder).prefix, newest)
         source = os.path.realpath(self._model.source.prefix)
         return source in map(os.path.realpath, used)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keeps other trainings out of the folder; see `lease.held`.
+        """Keeps other trainings out of the folder; see `Folder.held`.
 
         Raises:
             UserError: another training has it; raised on every host.
         """
         with contextlib.ExitStack() as stack:
             if self.identity is not None:
-                hold = lease.held(self.directory, self.log.say)
+                hold = self.folder.held(self.log.say)
                 distribution.on_chief(self._strategy, lambda: stack.enter_context(hold))
+                if not distribution.is_chief(self._strategy):
+                    self.folder.reopen()
             yield
 
     def start(
@@ -132,14 +148,14 @@ class Run:
         Raises:
             UserError: there is nothing to evaluate, or a checkpoint does not fit.
         """
-        step = trainer.restore(self.directory, weights_only=self.identity is None)
+        step = trainer.restore(self.folder, weights_only=self.identity is None)
         if step is not None:
-            self.log.say(f"continuing from step {step} in {self.directory}")
+            self.log.say(f"continuing from step {step} in {self.folder.path}")
         elif source := self._model.source:
             loaded = load_start(trainer, source, required, encoder_only)
             self.log.say(str(loaded))
         elif self.identity is None:
-            raise no_checkpoint(self.directory)
+            raise no_checkpoint(self.folder.path)
         else:
             self.log.say("no --init_checkpoint: training starts from random weights")
         distribution.check_same(
@@ -151,7 +167,7 @@ class Run:
 
     def prepare(
         self,
-        trainer: loop.Trainer | None = None,
+        files: Mapping[str, str | bytes],
         write: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepares the folder of a training that `start` began or resumed.
@@ -159,31 +175,20 @@ class Run:
         Only once nothing is left that could be refused.
 
         Args:
-            trainer: of the training, unless that is a search.
-            write: writes what else the run and its model need.
+            files: what the model needs besides its config, by name.
+            write: does what else is to be done, before the files are written.
         """
 
-        def both():
-            self._prepare(trainer)
+        def prepare():
+            config = {CONFIG: self._model.config.to_json_string()}
+            self.folder.check_files(config | files)
+            self.folder.clear()
+            self.folder.child(BEST).clear()
+            self.folder.note_settings(self.identity, self.defaults)
             write()
+            self.folder.write_files(config | files)
 
-        distribution.on_chief(self._strategy, both)
-
-    def _prepare(self, trainer):
-        source = None
-        if not (trainer and run_folder.steps(self.directory)):
-            source = self._model.source
-        for folder in (self.directory, os.path.join(self.directory, run_folder.BEST)):
-            run_folder.clear(folder)
-        run_folder.note_settings(self.directory, self.identity, self.defaults)
-        path = os.path.join(self.directory, run_folder.CONFIG)
-        run_folder.write_file(path, self._model.config.to_json_string())
-        if source and _is_inside(source.prefix, self.directory):
-            # The run writes into the folder of the weights it starts from. They stay; and
-            # because init_checkpoint may soon mean others, a resume must not need it.
-            run_folder.release(source.prefix)
-            if trainer:
-                trainer.save(self.directory)
+        distribution.on_chief(self._strategy, prepare)
 
     def train(
         self,
@@ -206,8 +211,8 @@ class Run:
             self.log.say(f"already finished: {count(step, 'update')} done")
         else:
             announce()
-            with _interruptible(self.directory):
-                trainer.train(data, self.directory, self.log, held_out, enough)
+            with _interruptible(self.folder):
+                trainer.train(data, self.folder, self.log, held_out, enough)
         # Also for a run that was killed when only this was left to do.
         if picture := self.log.draw():
             self.log.say(f"finished; curves are in {picture}")
@@ -261,15 +266,13 @@ def no_checkpoint(directory: str) -> UserError:
     )
 
 
-def write_results(directory: str, values: dict[str, float | int]) -> str:
-    """Writes `key = value` lines, sorted, as the release does; returns the path."""
-    path = os.path.join(directory, run_folder.RESULTS)
+def results_file(values: dict[str, float | int]) -> dict[str, str]:
+    """The name and content of the file of `key = value` lines, as in the release."""
     lines = (
         f"{name} = {value if isinstance(value, int) else str(np.float32(value))}\n"
         for name, value in sorted(values.items())
     )
-    run_folder.write_file(path, "".join(lines))
-    return path
+    return {RESULTS: "".join(lines)}
 
 
 def _is_inside(path, directory):
@@ -279,11 +282,11 @@ def _is_inside(path, directory):
 
 
 @contextlib.contextmanager
-def _interruptible(directory: str) -> Iterator[None]:
+def _interruptible(folder: Folder) -> Iterator[None]:
     """Makes Ctrl-C say how to continue the run."""
     try:
         yield
     except KeyboardInterrupt:
-        done = run_folder.steps(directory)
+        done = folder.steps
         where = f"continues from step {done[-1]}" if done else "starts this run over"
         raise KeyboardInterrupt(f"interrupted; the same command {where}") from None

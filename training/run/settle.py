@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from training.run import capacity
-from training.storage import run_folder
+from training.storage.folder import CONFIG, TEXT, Folder
+from training.storage.source import ModelFolder, Source, read_config
 from errors import UserError, setting
 from files import anywhere, hub, sources
 from modeling.architectures.config import EncoderConfig
-from text.tokenizers import bpe, recorded_settings, tokenizer_json
+from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.table import (
     find_vocabulary,
     kind_of,
@@ -26,7 +27,6 @@ from text.tokenizers.table import (
 )
 from text.tokenizers.tokenizer import Tokenizer
 from training.run.options import RunOptions
-from training.storage.source import ModelFolder, Source, read_config
 
 
 class ModelFlags(Protocol):
@@ -66,6 +66,7 @@ class Model:
         flags: any script's.
         records: finds out what the records of a pre-training know.
         source: the weights of --init_checkpoint, if they are open.
+        folder: output_dir, if it is open.
     """
 
     def __init__(
@@ -73,10 +74,13 @@ class Model:
         flags: ModelFlags,
         records: Callable[[], KnownRecords] | None = None,
         source: Source | None = None,
+        folder: Folder | None = None,
     ):
         self._flags, self._find_records = flags, records
         if source:
             self.source = source
+        if folder:
+            self.folder = folder
 
     @functools.cached_property
     def source(self) -> Source | None:
@@ -89,11 +93,16 @@ class Model:
         return Source.open(path) if path else None
 
     @functools.cached_property
+    def folder(self) -> Folder | None:
+        """The output_dir of a script that trains."""
+        directory = getattr(self._flags, "output_dir", None)
+        return Folder.open(directory) if directory else None
+
+    @functools.cached_property
     def run(self) -> ModelFolder | None:
         """output_dir, if a run has left weights there."""
-        directory = getattr(self._flags, "output_dir", None)
-        has_weights = directory and run_folder.holds_weights(directory)
-        return ModelFolder(directory) if has_weights else None
+        has_weights = self.folder and self.folder.holds_weights
+        return ModelFolder(self.folder) if has_weights else None
 
     @functools.cached_property
     def continues_run(self) -> bool:
@@ -266,7 +275,7 @@ class TrainableModel(Model):
         if self.run:
             if flags.do_train and self.continues_run:
                 return  # a run that goes on is compared with all that it began with
-            path = os.path.join(self.run.folder, run_folder.CONFIG)
+            path = self.folder.file(CONFIG)
             folder, remedy = self._with_config(path), "use that file"
             learned = folder.config if folder else config_at(path)
         elif self.source and not flags.change_network:
@@ -297,7 +306,7 @@ def check_teacher(source: Source, flags: RunOptions) -> None:
         raise UserError("is also --output_dir; a student needs its own folder")
     if not source.config_file:
         raise UserError(
-            f"there is no {run_folder.CONFIG} or config.json in {source.folder}; a teacher "
+            f"there is no {CONFIG} or config.json in {source.folder}; a teacher "
             "needs the one that it was trained with next to its weights"
         )
 
@@ -370,7 +379,7 @@ def check_text(tokenizer: Tokenizer, folder: str, noted: tuple[str, Mapping]) ->
         if state.get(name, value) == value:
             continue
         if name == "vocab_sha256":
-            noted_by_pretraining = os.path.basename(path) == run_folder.TEXT
+            noted_by_pretraining = os.path.basename(path) == TEXT
             if noted_by_pretraining and kind_of_tokenizer(tokenizer).find(folder):
                 check_ids(tokenizer, folder)  # some may be renamed
                 continue
@@ -407,11 +416,11 @@ def check_ids(tokenizer: Tokenizer, folder: str) -> None:
                 "belong to the checkpoint"
             )
     for name, content in files.items():
-        if not bpe.same_merges(content, tokenizer.files[name]):
+        if not kind.is_same_file(name, content, tokenizer.files[name]):
             raise UserError(
-                f"{vocabulary.path}: has other merges than the {name} of {path}, next to "
-                "the checkpoint; use those files, or move them away if they do not belong "
-                "to the checkpoint"
+                f"{vocabulary.path}: has another {name} than {path}, next to the "
+                "checkpoint; use those files, or move them away if they do not belong to "
+                "the checkpoint"
             )
 
 

@@ -15,12 +15,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from training.storage import checkpoint_contents, loading, run_folder
+from training.storage import checkpoint_contents, loading
+from training.storage.folder import Folder
+from training.storage.source import Source, describing_folder
 from errors import UserError, setting
-from files import anywhere, json_files
+from files import json_files
 from training.interchange import peft
 from training.interchange.format import Format
-from training.storage.source import Source, folder_of
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"
@@ -46,11 +47,6 @@ class Note:
 def are_in(names: Iterable[str]) -> bool:
     """Whether a checkpoint with these names contains adapters."""
     return any(map(loading.is_adapter, names))
-
-
-def is_noted(folder: str) -> bool:
-    """Whether the checkpoints in the folder of a run contain adapters."""
-    return anywhere.exists(os.path.join(folder, NAME))
 
 
 def read_note(folder: str) -> Note:
@@ -83,17 +79,15 @@ def read_note(folder: str) -> Note:
     return Note(**values)
 
 
-def write_note(folder: str, note: Note) -> None:
+def write_note(folder: Folder, note: Note) -> None:
     """Writes the note, or refuses one that differs from that of the run.
 
     Raises:
         UserError: the run began with another base.
     """
-    path = os.path.join(folder, NAME)
-    if json_files.read_own(path) and run_folder.steps(folder):
-        check_base(read_note(folder), note.base_sha256, folder)
-    content = json.dumps(dataclasses.asdict(note), indent=2) + "\n"
-    run_folder.write_file(path, content)
+    if folder.read(NAME) and folder.steps:
+        check_base(read_note(folder.path), note.base_sha256, folder.path)
+    folder.write(NAME, json.dumps(dataclasses.asdict(note), indent=2) + "\n")
 
 
 def check_base(note: Note, digest: str, folder: str) -> None:
@@ -311,7 +305,7 @@ class Adapted(Format):
             encoder = base_weights(base, self.note.scope)
         if self.note.base_sha256:
             digest = checkpoint_contents.digest(encoder)
-            check_base(self.note, digest, folder_of(self.path))
+            check_base(self.note, digest, os.path.dirname(self.path))
         check_fits(_shapes(encoder), self.stored_shapes(), self.path)
         model = merged(encoder, self.stored(), self.note.alpha)
         return {n: model[n] for n in (sorted(model) if names is None else names)}
@@ -337,7 +331,7 @@ class AdaptedBundle(Adapted):
 
     @functools.cached_property
     def note(self) -> Note:
-        return read_note(folder_of(self.path))
+        return read_note(describing_folder(self.path).path)
 
     def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
         return self._bundle.shapes()

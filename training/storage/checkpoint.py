@@ -15,13 +15,14 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from training.backend import tf
-from training.storage import adapters, lease, loading, run_folder, weight_formats
+from training.storage import adapters, loading, weight_formats
+from training.storage.folder import PARTS, Folder
 from errors import UserError
 from files import anywhere, local
 
 
 def save(
-    directory: str,
+    folder: Folder,
     step: int,
     tensors: Mapping[str, object],
     keep: int,
@@ -33,9 +34,8 @@ def save(
 
     Args:
         tensors: names to arrays or tensors.
-        keep: how many checkpoints to keep; 0 keeps all. Those that this program did not
-            make are neither counted nor dropped, nor are those later than `step`, which
-            exist only after a checkpoint was damaged.
+        keep: how many checkpoints to keep; 0 keeps all. Those later than `step`, which
+            exist only after a checkpoint was damaged, are neither counted nor dropped.
         always: steps whose checkpoints are kept besides.
     Returns:
         The checkpoint's prefix.
@@ -43,15 +43,11 @@ def save(
         UserError: the disk is full or not writable, or another process has taken over
             the training.
     """
-    lease.check_held()
-    prefix = run_folder.prefix_of(directory, step)
-    run_folder.make_room_for_checkpoint(prefix)
+    folder.check_held()
+    folder.claim()
+    prefix = folder.prefix(step)
     write_bundle(prefix, tensors)
-    written = sorted({*run_folder.made_steps(directory), step})
-    written = written[: written.index(step) + 1]
-    newest = written[-keep:] if keep else written
-    kept = [step for step in written if step in newest or step in always]
-    run_folder.keep(directory, kept, until=step)
+    folder.keep_newest(step, keep, always)
     return prefix
 
 
@@ -66,13 +62,13 @@ def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
             shape_and_slices=[""] * len(names),
             tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
         )
-        for part in run_folder.PARTS:
+        for part in PARTS:
             anywhere.sync(temporary + part)
-        for part in run_folder.PARTS:
+        for part in PARTS:
             anywhere.rename(temporary + part, prefix + part, overwrite=True)
 
 
-def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
+def newest(folder: Folder) -> tuple[str, dict[str, np.ndarray]] | None:
     """Reads the newest undamaged checkpoint of a run; warns of those it skipped.
 
     Going back to an older one is safe: the run repeats the updates in between exactly.
@@ -83,13 +79,14 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
         UserError: there are checkpoints, but all are damaged.
     """
     damaged = []
-    for step in reversed(run_folder.steps(directory)):
-        prefix = run_folder.prefix_of(directory, step)
+    for step in reversed(folder.steps):
+        prefix = folder.prefix(step)
         try:
             tensors = weight_formats.Bundle(prefix).read()
         except UserError as error:
-            if step not in run_folder.steps(directory):
-                return newest(directory)  # a running training has just dropped it
+            folder.reopen()
+            if step not in folder.steps:
+                return newest(folder)  # a running training has just dropped it
             damaged.append(str(error))
             continue
         for line in damaged:

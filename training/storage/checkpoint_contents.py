@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from errors import UserError
 from training.storage.source import Source
+from errors import UserError
 
 _OF_TRAINING = re.compile(
     r"/(adam_[mv]|adagrad)$|_slot_v[rc]?$|/Adam(_1)?$|^beta[12]_power$|^global_step$|"

@@ -8,7 +8,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from training.storage import run_folder
+from training.storage.folder import (
+    CONFIG,
+    RESULTS,
+    RESULTS_JSON,
+    SEARCH,
+    SETTINGS,
+    TASK,
+)
 from files import hub, json_files, sources
 from serving import export, forms
 from text.graphs.lookup import libraries_of
@@ -87,10 +94,10 @@ def facts_of(folder: str, weights: int, step: int | None) -> Facts:
     Args:
         step: of the model. If known, scores of another step are left out.
     """
-    settings = json_files.read_own(os.path.join(folder, run_folder.SETTINGS))
-    task = json_files.read_own(os.path.join(folder, run_folder.TASK))
-    results = json_files.read_own(os.path.join(folder, run_folder.RESULTS_JSON))
-    results = results or _results(os.path.join(folder, run_folder.RESULTS))
+    settings = json_files.read_own(os.path.join(folder, SETTINGS))
+    task = json_files.read_own(os.path.join(folder, TASK))
+    results = json_files.read_own(os.path.join(folder, RESULTS_JSON))
+    results = results or _results(os.path.join(folder, RESULTS))
     if step not in (None, results.get("global_step")):
         results = {}
     source = settings.get("init_checkpoint")
@@ -128,12 +135,12 @@ def _results(path) -> dict:
 
 def _settings(settings, folder) -> Iterator[tuple[str, object]]:
     """Those of the training that are on, without the sizes, which config.json has."""
-    sizes = json_files.read_own(os.path.join(folder, run_folder.CONFIG))
+    sizes = json_files.read_own(os.path.join(folder, CONFIG))
     for name, value in settings.items():
         is_plain = isinstance(value, str | int | float) and "sha256" not in name
         if is_plain and value and name not in sizes.keys() | _NO_SETTINGS:
             yield name, value
-    if best := json_files.read_own(os.path.join(folder, run_folder.SEARCH)).get("best"):
+    if best := json_files.read_own(os.path.join(folder, SEARCH)).get("best"):
         yield "best run of a search", best
 
 

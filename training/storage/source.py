@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from training.storage import loading, run_folder, weight_formats
+from training.storage import loading, weight_formats
+from training.storage.folder import BEST, CONFIG, TASK, Folder
 from errors import UserError, setting
 from files import anywhere, hub, json_files
 from modeling.architectures.config import EncoderConfig
@@ -14,12 +15,6 @@ from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.table import find_vocabulary
 from training.interchange import peft, table
 from training.interchange.format import Format
-
-# What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
-_CONFIGS = (
-    *("bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"),
-    peft.CONFIG,
-)
 
 
 class ModelFolder:
@@ -29,18 +24,19 @@ class ModelFolder:
     for files that may have changed.
     """
 
-    def __init__(self, folder: str, has_tokenizer_config: bool = False):
+    def __init__(self, opened: Folder, has_tokenizer_config: bool = False):
         """Args:
+        opened: the folder.
         has_tokenizer_config: whether Hugging Face's files there decide how the text of the
             weights becomes ids.
         """
-        self.folder = folder or "."
+        self.opened, self.folder = opened, opened.path
         self._has_tokenizer_config = has_tokenizer_config
 
-    @functools.cached_property
+    @property
     def config_file(self) -> str | None:
         """The config, if there is one."""
-        return find_config(self.folder)
+        return self.opened.config_file
 
     @functools.cached_property
     def config(self) -> EncoderConfig:
@@ -50,7 +46,7 @@ class ModelFolder:
             UserError: there is no config, or it cannot be read.
         """
         if not self.config_file:
-            raise _missing_config(self.folder)
+            raise _missing_config(self.opened)
         return self._read_config()
 
     def _read_config(self):
@@ -64,12 +60,14 @@ class ModelFolder:
     @functools.cached_property
     def text(self) -> FolderText:
         """How text becomes ids."""
-        return FolderText(self.folder, self._has_tokenizer_config)
+        return FolderText(
+            self.folder, self._has_tokenizer_config, lambda: self.opened.text
+        )
 
-    @functools.cached_property
+    @property
     def settings(self) -> dict:
         """The settings that a run noted, if there is one."""
-        return run_folder.noted_settings(self.folder)
+        return self.opened.settings
 
 
 class Source(ModelFolder):
@@ -81,10 +79,9 @@ class Source(ModelFolder):
         format: the weights as they are stored.
     """
 
-    def __init__(self, format: Format, folder: str | None = None):
+    def __init__(self, format: Format, opened: Folder):
         self.format, self.prefix = format, format.path
-        folder = folder_of(self.prefix) if folder is None else folder
-        super().__init__(folder, format.has_tokenizer_config)
+        super().__init__(opened, format.has_tokenizer_config)
 
     @classmethod
     def open(cls, path: str) -> "Source":
@@ -99,11 +96,15 @@ class Source(ModelFolder):
             UserError: there is no such checkpoint, or the directory is ambiguous.
         """
         path = hub.local(path, "weights")
-        if not anywhere.isdir(path):
-            return cls(weight_formats.of_path(path))
-        if best := run_folder.best_of(path):
-            return cls(weight_formats.find(best), path)
-        return cls(weight_formats.find(path))
+        if anywhere.isdir(path):
+            return cls.of(Folder.open(path))
+        format = weight_formats.of_path(path)
+        return cls(format, describing_folder(format.path))
+
+    @classmethod
+    def of(cls, folder: Folder) -> "Source":
+        """The model in a folder that is open; see `open`."""
+        return cls(weight_formats.find(folder.best or folder), folder)
 
     # --- The weights -----------------------------------------------------------------
 
@@ -183,33 +184,26 @@ class Source(ModelFolder):
     @functools.cached_property
     def task(self) -> dict:
         """What the head is for, if a file says so: what a run noted, or Hugging Face's."""
-        path = os.path.join(self.folder, run_folder.TASK)
-        if anywhere.exists(path):
-            return json_files.read_object(
-                path, "remove it, or restore what a run wrote"
-            )
+        if TASK in self.opened.names:
+            advice = "remove it, or restore what a run wrote"
+            return json_files.read_object(self.opened.file(TASK), advice)
         return self.format.task()
 
     def _read_config(self):
         return _read_file(self.config_file, self)
 
 
-def folder_of(prefix: str) -> str:
+def describing_folder(prefix: str) -> Folder:
     """The folder whose files describe a checkpoint; for the best one, its run's."""
     folder = os.path.dirname(prefix)
-    if os.path.basename(folder) != run_folder.BEST:
-        return folder
-    run = os.path.dirname(folder)
-    return run if run_folder.best_of(run) == folder else folder
+    if os.path.basename(folder) == BEST:
+        run = Folder.open(os.path.dirname(folder) or ".")
+        if run.best:
+            return run
+    return Folder.open(folder or ".")
 
 
 # --- Configs -------------------------------------------------------------------------
-
-
-def find_config(folder: str) -> str | None:
-    """The config in the folder of a model, if there is one."""
-    paths = (os.path.join(folder, name) for name in _CONFIGS)
-    return next(filter(anywhere.exists, paths), None)
 
 
 def read_config(path: str) -> EncoderConfig:
@@ -222,24 +216,18 @@ def read_config(path: str) -> EncoderConfig:
     """
     path = hub.local(path, "config")
     if anywhere.isdir(path):
-        folder = path
-        path = find_config(folder)
-        if not path:
-            raise _missing_config(folder)
-    elif not anywhere.exists(path):
+        return ModelFolder(Folder.open(path)).config
+    if not anywhere.exists(path):
         raise _no_file(path)
     return _read_file(path)
 
 
-def _missing_config(folder) -> UserError:
-    # On gs:// a folder is listed with a slash.
-    names = {name.rstrip("/") for name in anywhere.listdir(folder)}
+def _missing_config(folder: Folder) -> UserError:
     for kind in weight_formats.others():
-        error = kind.missing_config(folder) if kind.find(folder, names) else None
-        if error:
-            return error
-    path = os.path.join(folder, _CONFIGS[0])
-    return _no_file(path)
+        if kind.find(folder.path, folder.names):
+            if error := kind.missing_config(folder.path):
+                return error
+    return _no_file(folder.file(CONFIG))
 
 
 def _no_file(path) -> UserError:

@@ -3,7 +3,6 @@
 A new format is a `Format` and a row in OTHERS, or of an extension.
 """
 
-import os
 import pkgutil
 import re
 from collections.abc import Collection, Iterable
@@ -12,7 +11,7 @@ import numpy as np
 
 import extensions
 from training.backend import tf
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, hub, local
 from training.interchange import hugging_face, table
@@ -35,18 +34,32 @@ def others() -> list[type[Format]]:
     return [*map(pkgutil.resolve_name, OTHERS), *extensions.classes("formats")]
 
 
-def find(folder: str) -> Format:
+def find(folder: Folder) -> Format:
     """The weights in a folder.
 
     Raises:
         UserError: there are none, or several.
     """
-    # On gs:// a folder is listed with a slash.
-    names = {name.rstrip("/") for name in anywhere.listdir(folder)}
-    for kind in (Bundle, *others()):
-        if path := kind.find(folder, names):
+    if prefix := _bundle_in(folder):
+        return Bundle(prefix)
+    for kind in others():
+        if path := kind.find(folder.path, folder.names):
             return kind(path)
-    raise _ambiguous(folder, f"nothing, and there is no {table.WEIGHTS}")
+    raise _ambiguous(folder.path, f"nothing, and there is no {table.WEIGHTS}")
+
+
+def _bundle_in(folder: Folder) -> str | None:
+    """The newest checkpoint in the state file, or the only one."""
+    if folder.newest and f"{folder.newest}.index" in folder.names:
+        return folder.file(folder.newest)
+    index_files = [
+        name
+        for name in sorted(folder.names)
+        if name.endswith(".index") and not local.is_own(name)
+    ]
+    if len(index_files) > 1:
+        raise _ambiguous(folder.path, ", ".join(index_files))
+    return folder.file(index_files[0].removesuffix(".index")) if index_files else None
 
 
 def _ambiguous(folder, names):
@@ -93,20 +106,7 @@ class Bundle(Format):
 
     @classmethod
     def find(cls, folder: str, names: Collection[str]) -> str | None:
-        """The newest in the state file, or the only one."""
-        named = run_folder.newest_of(folder)
-        if named and f"{named}.index" in names:
-            return os.path.join(folder, named)
-        index_files = [
-            name
-            for name in sorted(names)
-            if name.endswith(".index") and not local.is_own(name)
-        ]
-        if len(index_files) > 1:
-            raise _ambiguous(folder, ", ".join(index_files))
-        return next(
-            (os.path.join(folder, name[: -len(".index")]) for name in index_files), None
-        )
+        return _bundle_in(Folder.open(folder))
 
     @classmethod
     def is_weights(cls, path: str) -> bool:

@@ -5,12 +5,12 @@ import pkgutil
 
 from training.backend import keras
 from training.storage import checkpoint_contents, loading
+from training.storage.source import Source
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from training.interchange import networks
 from training.interchange.adapter import Adapter
-from training.storage.source import Source
 
 
 def check(

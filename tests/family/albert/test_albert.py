@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import run_pretraining
+from training.storage.source import Source
 from family.albert.encoder import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs
 from tests.pretraining import flags
 from tests.relatives import TASKS
 from tests.text.generation.settings import VOCAB_FILE
-from training.storage.source import Source
 
 CONFIG = AlbertConfig(
     vocab_size=3000,

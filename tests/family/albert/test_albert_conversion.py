@@ -8,6 +8,7 @@ import pytest
 
 import convert_checkpoint
 import tests
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from modeling.architectures.table import make_encoder
@@ -18,7 +19,6 @@ from tests.training.interchange.hugging_face import (
     there_and_back,
 )
 from training.interchange import hugging_face
-from training.storage.source import Source, read_config
 
 GOLDEN = tests.GOLDEN / "albert" / "hf"
 OBJECTIVES = {

@@ -7,6 +7,7 @@ import pytest
 
 import run_pretraining
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig
@@ -18,7 +19,6 @@ from tests.records import make_records
 from tests.text.generation.settings import VOCAB_FILE
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.storage.source import Source
 
 CONFIG = ElectraConfig(
     vocab_size=3000,

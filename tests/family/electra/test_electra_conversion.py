@@ -9,6 +9,7 @@ import convert_checkpoint
 import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig, ElectraEncoder
@@ -21,7 +22,6 @@ from tests.training.interchange.hugging_face import (
     hidden_states,
     there_and_back,
 )
-from training.storage.source import Source, read_config
 
 GOLDEN = tests.GOLDEN / "electra" / "hf"
 CLASSES = {

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
@@ -15,7 +16,6 @@ from tests.training.interchange.hugging_face import (
 )
 from training.interchange import hugging_face
 from training.interchange.table import config_from_json
-from training.storage.source import Source, read_config
 
 HEADS = {
     "electra_classifier": (tasks.Classification(3), "ElectraForSequenceClassification"),

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from modeling.objectives import span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.family.electra.test_electra_encoder import CONFIG, golden
-from training.storage.source import Source
 
 _MNLI = "task_specific/mnli"
 

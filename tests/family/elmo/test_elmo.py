@@ -12,6 +12,7 @@ import extract_features
 import run_classifier
 import run_ner
 import tests
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.elmo.encoder import ElmoConfig
 from family.elmo.tokenizer import SPECIAL, WholeWords
@@ -28,7 +29,6 @@ from text.tokenizers.table import (
     load_vocabulary,
 )
 from text.tokenizers.wordpiece import WordPiece
-from training.storage.source import Source, read_config
 
 GOLDEN = tests.GOLDEN / "elmo"
 MODELS = ("skip_clip3", "noskip_clip0.1")

@@ -10,6 +10,7 @@ import continue_text
 import run_classifier
 import run_swag
 from training.queries import continuation
+from training.storage.source import Source
 from errors import UserError
 from family.gpt.encoder import GptConfig
 from serving import predictor
@@ -17,7 +18,6 @@ from tests import jobs, swag
 from tests.pretraining import run, run_twice
 from tests.records import VOCAB_FILE, make_records
 from tests.relatives import classifier_files, classifier_flags, write_start
-from training.storage.source import Source
 
 CONFIG = GptConfig(
     vocab_size=9,

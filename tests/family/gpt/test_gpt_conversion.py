@@ -8,13 +8,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tests
+from training.storage.folder import Folder
+from training.storage.source import ModelFolder, Source
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from tests import tiny
 from tests.conversion import convert
 from tests.family.gpt.test_gpt_encoder import read_config, weights
 from training.interchange import hugging_face
-from training.storage.source import ModelFolder, Source
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"
 
@@ -45,7 +46,7 @@ def test_a_model_goes_through_both_layouts_bit_for_bit(folder):
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
-        assert ModelFolder(str(folder / layout)).config == read_config()
+        assert ModelFolder(Folder.open(str(folder / layout))).config == read_config()
     theirs = load_file(THEIRS / "model.safetensors")
     found = load_file(folder / "hugging_face" / "model.safetensors")
     assert found.keys() == theirs.keys()
@@ -100,7 +101,7 @@ def test_rows_for_special_tokens_are_added(tmp_path):
         convert(output_dir=str(tmp_path / "more"), **given)
     convert(output_dir=str(tmp_path / "more"), vocab_size=123, **given)
     found, expected = by_name(tmp_path / "more"), weights()
-    assert ModelFolder(str(tmp_path / "more")).config.vocab_size == 123
+    assert ModelFolder(Folder.open(str(tmp_path / "more"))).config.vocab_size == 123
     np.testing.assert_array_equal(found[name][:120], expected.pop(name))
     assert 0.01 < found[name][120:].std() < 0.03
     assert all(np.array_equal(found[key], value) for key, value in expected.items())

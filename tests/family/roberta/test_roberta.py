@@ -10,6 +10,7 @@ import convert_checkpoint
 import extract_features
 import run_classifier
 import run_pretraining
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
@@ -19,7 +20,6 @@ from tests.records import VOCAB_FILE, make_records
 from tests.relatives import TASKS, classifier_files, classifier_flags
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.interchange import hugging_face
-from training.storage.source import Source, read_config
 
 SIZES = {
     "vocab_size": 3000,

@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from training.storage.source import read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
 from tests.family.roberta.conversion import CONFIG, change, convert, masked_lm_in
 from tests.training.interchange.hugging_face import their_config
 from training.interchange.table import config_from_json
-from training.storage.source import read_config
 
 
 def test_an_absent_key_has_the_default_of_their_class():

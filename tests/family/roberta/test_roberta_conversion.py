@@ -14,6 +14,7 @@ import tests
 from training.backend import tf
 from training.queries import mask_filling
 from training.run import distribution, loop
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
@@ -28,7 +29,6 @@ from tests.family.roberta.conversion import (
 from tests.log import Log
 from training.interchange import hugging_face, table
 from training.interchange.table import ADAPTERS
-from training.storage.source import Source, read_config
 
 POOLER = ["roberta/pooler/dense/bias", "roberta/pooler/dense/kernel"]
 HEADS = {

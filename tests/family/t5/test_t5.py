@@ -10,6 +10,7 @@ import pytest
 import build_vocab
 import inspect_records
 import run_classifier
+from training.storage.source import Source
 from errors import UserError
 from family.t5.span_corruption import SpanCorruption
 from serving import predictor
@@ -19,7 +20,6 @@ from tests.family.t5 import t5
 from tests.pretraining import metrics, results, run, run_twice
 from tests.records import STATEMENTS, VOCAB_FILE, make_records
 from tests.relatives import classifier_files, classifier_flags, write_start
-from training.storage.source import Source
 
 NUM_SENTINELS = 8
 PRETRAINING = {

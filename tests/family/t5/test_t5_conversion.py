@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from tests.conversion import convert
 from tests.family.t5 import t5
 from training.interchange import hugging_face
-from training.storage.source import Source, read_config
 
 
 def by_name(source):

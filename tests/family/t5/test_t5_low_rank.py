@@ -7,12 +7,12 @@ import pytest
 import safetensors.numpy
 
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from serving.predictor import Predictor
 from tests import jobs, low_rank, peft_adapters
 from tests.family.t5 import runs
 from training.interchange import hugging_face
-from training.storage.source import Source
 
 TARGETS = [*"qkvo", "wi", "wo"]
 

@@ -6,11 +6,11 @@ import os
 import numpy as np
 import pytest
 
+from training.storage.source import Source
 from family.t5.text_to_text import TextToText
 from tests import peft_adapters
 from tests.family.t5 import runs
 from training.interchange import hugging_face
-from training.storage.source import Source
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,6 +9,8 @@ from keras import ops
 from safetensors.numpy import load_file, save_file
 
 import tests
+from training.storage.folder import Folder
+from training.storage.source import ModelFolder, Source
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
@@ -16,7 +18,6 @@ from tests.conversion import convert
 from tests.family.xlnet.test_xlnet_encoder import inputs_of, read_config
 from training.interchange import hugging_face, table
 from training.interchange.table import config_from_json
-from training.storage.source import ModelFolder, Source
 
 GOLDEN = tests.GOLDEN / "xlnet"
 THEIRS = GOLDEN / "hf"
@@ -30,7 +31,7 @@ def by_name(source):
 def golden(name):
     with np.load(THEIRS / name / "outputs.npz") as file:
         arrays = dict(file)
-    config = ModelFolder(str(THEIRS / name)).config
+    config = ModelFolder(Folder.open(str(THEIRS / name))).config
     return arrays, config
 
 
@@ -154,7 +155,7 @@ def test_a_released_checkpoint_is_written_as_theirs(tmp_path):
     found = load_file(tmp_path / "model.safetensors")
     assert found.keys() == theirs.keys()
     assert all(np.array_equal(found[name], value) for name, value in theirs.items())
-    assert ModelFolder(str(tmp_path)).config == said
+    assert ModelFolder(Folder.open(str(tmp_path))).config == said
     model = masked_lm.MaskedLM().network(said)
     load(model, "released")
     with np.load(GOLDEN / "pretrain" / "case.npz") as file:
@@ -205,7 +206,7 @@ def test_biases_that_all_layers_share_are_copied(tmp_path):
     theirs = by_name(tmp_path)
     bias = tensors["model/transformer/r_w_bias"]
     np.testing.assert_array_equal(theirs["model/transformer/r_w_bias"], [bias] * 3)
-    same = make_encoder(ModelFolder(str(tmp_path)).config)
+    same = make_encoder(ModelFolder(Folder.open(str(tmp_path))).config)
     for variable in same.weights:
         variable.assign(theirs[variable.path])
     inputs = {
@@ -235,7 +236,7 @@ def test_kept_layers_keep_their_biases(tmp_path):
         after[f"model/transformer/layer_0/{kernel}"],
         before[f"model/transformer/layer_1/{kernel}"],
     )
-    assert ModelFolder(str(tmp_path)).config.num_hidden_layers == 1
+    assert ModelFolder(Folder.open(str(tmp_path))).config.num_hidden_layers == 1
 
 
 def test_heads_of_the_release_have_our_names():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint_contents
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures import table
 from modeling.architectures.bert import BertConfig
@@ -16,7 +17,6 @@ from tests.programs import windows
 from tests.records import VOCAB_FILE as _VOCAB_FILE
 from tests.training.interchange.hugging_face import convert
 from training.interchange.table import ADAPTERS
-from training.storage.source import Source, read_config
 
 VOCAB_FILE = str(_VOCAB_FILE)
 

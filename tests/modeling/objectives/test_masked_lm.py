@@ -9,11 +9,11 @@ import pytest
 import convert_checkpoint
 import run_pretraining
 import tests
+from training.storage.source import Source
 from errors import UserError
 from modeling.objectives import masked_lm, sentence_pairs
 from tests import jobs
 from tests.pretraining import TINY, flags, results
-from training.storage.source import Source
 
 VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
 

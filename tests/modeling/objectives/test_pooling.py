@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import run_classifier
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.gpt.encoder import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
 from training.interchange import hugging_face
-from training.storage.source import Source, read_config
 
 LENGTHS = np.array([3, 12, 1])
 

@@ -7,9 +7,9 @@ from safetensors.numpy import load_file, save_file
 
 import convert_checkpoint
 import tests
+from training.storage.source import Source, read_config
 from tests import jobs
 from training.interchange.table import adapter_of
-from training.storage.source import Source, read_config
 
 GOLDEN = tests.GOLDEN / "hf"
 

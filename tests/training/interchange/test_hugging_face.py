@@ -10,6 +10,8 @@ from safetensors.numpy import load_file
 
 from training.backend import tf
 from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.bert import BertEncoder
 from modeling.objectives import sentence_pairs, tasks
@@ -23,7 +25,6 @@ from tests.training.interchange.hugging_face import (
 )
 from training.interchange import hugging_face
 from training.interchange.bert_adapter import BertAdapter
-from training.storage.source import Source, read_config
 
 INDEX = "model.safetensors.index.json"
 KEYS = ("input_ids", "input_mask", "segment_ids")
@@ -293,7 +294,7 @@ def test_missing_file_is_refused(folder):
 
 
 def test_bundle_goes_before_safetensors(folder):
-    bundle = checkpoint.save(str(folder), 1, {"x": np.zeros(1)}, keep=1)
+    bundle = checkpoint.save(Folder.open(str(folder)), 1, {"x": np.zeros(1)}, keep=1)
     assert Source.open(str(folder)).prefix == bundle
 
 

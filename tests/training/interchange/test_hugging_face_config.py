@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests.training.interchange.hugging_face import change_config, config_of
 from training.interchange import hugging_face
 from training.interchange.table import config_from_json
-from training.storage.source import read_config
 
 
 def test_config_keeps_the_exact_gelu(folder):

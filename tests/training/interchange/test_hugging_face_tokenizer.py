@@ -6,11 +6,11 @@ import pytest
 
 import tests
 from training.run import settle
-from errors import UserError
-from text.tokenizers.bpe import ByteBpe
-from text.tokenizers.table import TOKENIZERS, TokenizerOptions
-from text.tokenizers.wordpiece import WordSplitter
 from training.storage.source import Source
+from errors import UserError
+from family.roberta.tokenizer import RobertaBpe
+from text.tokenizers.table import TOKENIZERS, TokenizerOptions
+from text.tokenizers.word_splitter import WordSplitter
 
 
 def check(folder, splitter):
@@ -31,9 +31,9 @@ def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
     pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
     (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
     settle.check_ids(pieces, str(tmp_path))
-    fewer = ByteBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
+    fewer = RobertaBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
     (tmp_path / "tokenizer.json").write_text(fewer)
-    with pytest.raises(UserError, match="has other merges than the merges.txt of"):
+    with pytest.raises(UserError, match="has another merges.txt than"):
         settle.check_ids(pieces, str(tmp_path))
     with pytest.raises(UserError, match="another kind of vocabulary"):
         settle.check_ids(ours, str(tmp_path))

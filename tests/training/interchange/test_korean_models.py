@@ -7,6 +7,8 @@ import pytest
 
 import build_vocab
 from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
@@ -16,7 +18,6 @@ from tests.training.interchange.hugging_face import convert, loaded
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.interchange import table
-from training.storage.source import read_config
 
 PIECES = ["한국", "##어", "모델", "##을", "Mo", "##del", "m", "##o", "."]
 SMALL = {
@@ -97,7 +98,7 @@ def write(folder, values, tokenizer_config):
     model = masked_lm.MaskedLM().network(config, seed=1)
     (folder / "release").mkdir()
     tensors = {v.path: v.numpy() for v in model.weights}
-    checkpoint.save(str(folder / "release"), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(folder / "release")), 1, tensors, keep=1)
     ours = config.to_json_string()
     (folder / "release" / "bert_config.json").write_text(ours)
     convert(folder / "release", folder / "theirs", layout="hugging_face")

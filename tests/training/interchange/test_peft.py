@@ -10,12 +10,12 @@ import safetensors.numpy
 
 import run_classifier
 from training.run import settle
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
 from tests import peft_adapters
 from training.interchange import peft
 from training.interchange.table import adapter_of
-from training.storage.source import Source, read_config
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 HEADS = {

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from training.backend import tf
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
 from tests.training.interchange.hugging_face import convert
@@ -33,7 +34,6 @@ from tests.training.interchange.transformers_models import (
     ours,
     theirs,
 )
-from training.storage.source import Source, read_config
 
 pytestmark = pytest.mark.slow
 

@@ -22,6 +22,7 @@ import tokenizers
 
 import tests
 from training.storage import checkpoint, whole_model
+from training.storage.folder import Folder
 from family.electra.encoder import ElectraConfig
 from family.roberta.config import RobertaConfig
 from tests import hostile_texts
@@ -29,7 +30,8 @@ from tests.conversion import convert
 from text.tokenizers import sentencepiece_files
 from text.tokenizers.sentencepiece_files import Piece
 from text.tokenizers.table import TokenizerOptions
-from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
+from text.tokenizers.wordpiece import WordPiece
 
 pytestmark = [
     pytest.mark.slow,
@@ -185,7 +187,7 @@ def _convert(folder: pathlib.Path, name: str) -> str:
     released, target = folder / f"released {name}", f"converted {name}"
     weights = {v.path: v for v in whole_model.network(config).encoder.weights}
     tensors = {name: np.zeros(v.shape, np.float32) for name, v in weights.items()}
-    checkpoint.save(str(released), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(released)), 1, tensors, keep=1)
     (released / "bert_config.json").write_text(config.to_json_string())
     convert(
         input=[str(released)],

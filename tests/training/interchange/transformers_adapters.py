@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 
+from training.storage.source import Source, read_config
 from tests.training.interchange import transformers_models as models
 from tests.training.interchange.transformers_configs import CLASSES, Case, case
-from training.storage.source import Source, read_config
 
 # Head -> the ending of a class, and what peft calls its task.
 HEADS = {

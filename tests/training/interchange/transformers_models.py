@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from training.storage.source import Source, read_config
 from family.electra import replaced_tokens
 from family.t5.decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
@@ -13,7 +14,6 @@ from modeling.objectives import masked_lm, sentence_pairs, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
 from training.interchange import hugging_face
-from training.storage.source import Source, read_config
 
 ROWS = 4
 

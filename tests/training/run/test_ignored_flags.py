@@ -6,10 +6,10 @@ import pytest
 
 import run_classifier
 import run_pretraining
+from training.run.settle import TrainableModel
 from errors import UserError
 from tests import tiny
 from training.run.run import Run
-from training.run.settle import TrainableModel
 
 NOTED = {
     "init_checkpoint": "base",
@@ -41,7 +41,8 @@ def check(tmp_path):
             flags |= {"task_name": "mrpc", "data_dir": str(tmp_path)}
         else:
             flags |= {"input_file": ["records"]}
-        Run(TrainableModel(script.Options(**flags)), None, None).check()
+        model = TrainableModel(script.Options(**flags))
+        Run(model, None, None, model.folder).check()
 
     return check
 

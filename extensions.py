@@ -30,7 +30,6 @@ class Extension(NamedTuple):
         row_options: groups of the flags that its instances have.
         tokenizers: name -> its `Kind`.
         forms: name of a form of answers -> "module:NAME" of its `Form`.
-        formats: of weights of other programs; see `checkpoint.Format`.
         model_files: patterns of the names of files next to weights, which no command
             replaces.
     """
@@ -43,7 +42,6 @@ class Extension(NamedTuple):
     row_options: tuple[str, ...] = ()
     tokenizers: Mapping[str, str] = {}
     forms: Mapping[str, str] = {}
-    formats: tuple[str, ...] = ()
     model_files: tuple[str, ...] = ()
 
 

@@ -242,6 +242,38 @@ def test_workers_that_write_records_load_no_tensorflow():
     assert not loaded & {"tensorflow", "keras", "jax"}
 
 
+ROWS = ("instances", "inspectors", "row_options", "tokenizers", "forms")
+
+
+@pytest.mark.slow
+def test_rows_of_a_relative_load_no_tensorflow_and_its_encoder_no_text():
+    """Workers and `--help` read the one; the other is a part of modeling/."""
+    seen = 0
+    for package in importlib.import_module("family").PACKAGES:
+        extension = importlib.import_module(package).EXTENSION
+        light = [package]
+        for table in ROWS:
+            rows = getattr(extension, table)
+            light += rows.values() if isinstance(rows, dict) else rows
+        light += [group for _, group in extension.objectives.values() if group]
+        for name in light:
+            assert loader(name.partition(":")[0], set()) is None, name
+        for name in (n for names in extension.architectures.values() for n in names):
+            reached = modules_reached(name.partition(":")[0], set())
+            assert not [n for n in reached if n.startswith(("text.", "training."))]
+            seen += 1
+    assert seen > 8
+
+
+def modules_reached(module: str, seen: set[str]) -> set[str]:
+    """Our modules that a module imports, and what they import."""
+    if module not in seen and path_of(module).exists():
+        seen.add(module)
+        for name in modules_imported(path_of(module)):
+            modules_reached(name, seen)
+    return seen
+
+
 @pytest.mark.slow
 def test_what_keras_only_looks_for_is_not_loaded_at_the_start(tmp_path):
     """It would double the time of every start; what needs it can still import it."""

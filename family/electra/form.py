@@ -1,4 +1,4 @@
-"""The form of answers of which tokens were probably replaced. Loads only NumPy."""
+"""An answer that says which tokens were probably replaced. Loads only NumPy."""
 
 from serving.form import Form, number_of
 

@@ -9,7 +9,6 @@ EXTENSION = Extension(
     objectives={
         "bidirectional_lm": ("family.elmo.bidirectional_lm:BidirectionalLM", None)
     },
-    formats=("family.elmo.bilm",),
     model_files=("*options.json", "words.txt"),
     tokenizers={"whole_words": "family.elmo.tokenizer:WholeWordsKind"},
 )

@@ -1,4 +1,4 @@
-"""The form of answers of the most probable next tokens. Loads only NumPy."""
+"""An answer with the most probable next tokens. Loads only NumPy."""
 
 from serving.form import Form, tokens_of
 

@@ -1,4 +1,4 @@
-"""The form of answers of a text. Loads only NumPy."""
+"""An answer that is a text. Loads only NumPy."""
 
 from serving.form import Form, text_of
 

@@ -29,6 +29,9 @@ class Extension(NamedTuple):
         inspectors: that name -> its `Inspector`.
         row_options: groups of the flags that its instances have.
         tokenizers: name -> its `Kind`.
+        forms: name of a form of answers -> "module:NAME" of its `Form`.
+        model_files: patterns of the names of files next to weights, which no command
+            replaces.
     """
 
     architectures: Mapping[str, tuple[str, str]] = {}
@@ -38,6 +41,8 @@ class Extension(NamedTuple):
     inspectors: Mapping[str, str] = {}
     row_options: tuple[str, ...] = ()
     tokenizers: Mapping[str, str] = {}
+    forms: Mapping[str, str] = {}
+    model_files: tuple[str, ...] = ()
 
 
 def rows(table: str) -> dict:
@@ -56,8 +61,14 @@ def load_rows(table: str) -> dict:
 
 def groups(table: str) -> tuple[type, ...]:
     """The groups of flags that all extensions have in a table."""
-    names = (name for extension in _extensions() for name in getattr(extension, table))
-    return tuple(map(pkgutil.resolve_name, names))
+    return tuple(map(pkgutil.resolve_name, listed(table)))
+
+
+def listed(table: str) -> tuple[str, ...]:
+    """The strings that all extensions have in a table without keys."""
+    return tuple(
+        value for extension in _extensions() for value in getattr(extension, table)
+    )
 
 
 def require(package: str) -> None:

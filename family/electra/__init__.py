@@ -16,6 +16,7 @@ EXTENSION = Extension(
             "family.electra.options:ReplacedTokensOptions",
         )
     },
+    forms={"replaced": "family.electra.form:REPLACED"},
     instances={"electra": "family.electra.rows:ElectraSegments"},
     inspectors={"electra": "family.electra.inspector:SegmentInspector"},
 )

@@ -11,4 +11,5 @@ EXTENSION = Extension(
             "family.t5.options:SpanCorruptionOptions",
         )
     },
+    forms={"text": "family.t5.form:TEXT"},
 )

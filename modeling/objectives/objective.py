@@ -63,16 +63,15 @@ class Exporter(NamedTuple):
     """What an export of the trained network answers.
 
     Attributes:
-        form: of the answers: "masks", "next", "replaced" or "text".
+        form: of the answers, a row of serving's forms.
         variables: what the names of the variables begin with that give those answers.
-        attention_direction: that the encoder must have, if not every one will do.
-        begins_texts: whether a token that begins rows is put before a text.
+        continues_texts: whether it says what follows a text. The encoder must read from
+            left to right, and a token that begins rows is put before the text.
     """
 
     form: str
     variables: tuple[str, ...] = ("",)
-    attention_direction: str | None = None
-    begins_texts: bool = False
+    continues_texts: bool = False
 
 
 def _outputs_of(names):

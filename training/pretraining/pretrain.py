@@ -327,11 +327,11 @@ def _check_export(flags: PretrainingOptions, exporter, config):
             "answers nothing about a text; use the checkpoint in extract_features.py, or "
             "export a fine-tuned model"
         )
-    if exporter.attention_direction not in (None, config.attention_direction):
+    reads_on = config.attention_direction == "left_to_right"
+    if exporter.continues_texts and not reads_on:
         raise UserError(
             f"{flags.bert_config_file}: exports of --objective={flags.objective} need "
-            f'"attention_direction": "{exporter.attention_direction}"; export a fine-tuned '
-            "model"
+            '"attention_direction": "left_to_right"; export a fine-tuned model'
         )
 
 
@@ -362,7 +362,7 @@ def _tokenizer(flags: PretrainingOptions, folder, config):
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
         exporter = flags.make_objective().exporter
-        if exporter.begins_texts and not tokenizer.vocabulary.head:
+        if exporter.continues_texts and not tokenizer.vocabulary.head:
             raise UserError(
                 f"{flags.vocab_file}: its rows do not begin with a token of their own, "
                 f"which an export of --objective={flags.objective} puts before a text; "

@@ -28,6 +28,8 @@ class Extension(NamedTuple):
         inspectors: that name -> its `Inspector`.
         row_options: groups of the flags that its instances have.
         tokenizers: name -> its `Kind`.
+        tokenizer_classes: what Hugging Face calls a tokenizer -> the name of its `Kind`.
+        sentencepiece: name -> "module:FAMILY", the `Family` of SentencePiece models.
     """
 
     architectures: Mapping[str, tuple[str, str]] = {}
@@ -37,6 +39,8 @@ class Extension(NamedTuple):
     inspectors: Mapping[str, str] = {}
     row_options: tuple[str, ...] = ()
     tokenizers: Mapping[str, str] = {}
+    tokenizer_classes: Mapping[str, str] = {}
+    sentencepiece: Mapping[str, str] = {}
 
 
 def rows(table: str) -> dict:
@@ -49,7 +53,7 @@ def rows(table: str) -> dict:
 
 
 def load_rows(table: str) -> dict:
-    """Like `rows`, of a table with one class in a row, which it imports."""
+    """Like `rows`, of a table whose rows name one object, which it imports."""
     return {key: pkgutil.resolve_name(name) for key, name in rows(table).items()}
 
 

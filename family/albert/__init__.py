@@ -12,4 +12,6 @@ EXTENSION = Extension(
     adapters={"albert": "family.albert.adapter:AlbertAdapter"},
     instances={"sentence_order": "family.albert.rows:SentenceOrder"},
     inspectors={"sentence_order": "family.albert.inspector:SentenceOrderInspector"},
+    tokenizer_classes={"AlbertTokenizer": "sentencepiece"},
+    sentencepiece={"albert": "family.albert.tokenizer:FAMILY"},
 )

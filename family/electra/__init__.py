@@ -18,4 +18,5 @@ EXTENSION = Extension(
     },
     instances={"electra": "family.electra.rows:ElectraSegments"},
     inspectors={"electra": "family.electra.inspector:SegmentInspector"},
+    tokenizer_classes={"ElectraTokenizer": "wordpiece"},
 )

@@ -11,4 +11,6 @@ EXTENSION = Extension(
             "family.t5.options:SpanCorruptionOptions",
         )
     },
+    tokenizer_classes={"T5Tokenizer": "sentencepiece"},
+    sentencepiece={"t5": "family.t5.tokenizer:FAMILY"},
 )

@@ -19,4 +19,6 @@ EXTENSION = Extension(
     instances={"contiguous": "family.xlnet.rows:Contiguous"},
     inspectors={"contiguous": "family.xlnet.inspector:ContiguousInspector"},
     row_options=("family.xlnet.rows:ContiguousOptions",),
+    tokenizer_classes={"XLNetTokenizer": "sentencepiece"},
+    sentencepiece={"xlnet": "family.xlnet.tokenizer:FAMILY"},
 )

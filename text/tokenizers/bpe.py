@@ -300,7 +300,7 @@ class ByteBpeKind(BpeKind):
         "a byte-level vocabulary is two files in one folder, "
         f"{VOCABULARY_FILE} and {MERGES}"
     )
-    hugging_face_classes = hugging_face_classes("RobertaTokenizer")
+    hugging_face_classes = hugging_face_classes("byte_bpe", "RobertaTokenizer")
 
     def reads(self, vocab_file):
         return vocab_file.endswith(".json")
@@ -464,7 +464,7 @@ class GptBpeKind(BpeKind):
         "GPT's vocabulary is two files in one folder, encoder_bpe_40000.json and "
         f"vocab_40000.bpe, or {VOCABULARY_FILE} and {MERGES}"
     )
-    hugging_face_classes = hugging_face_classes("OpenAIGPTTokenizer")
+    hugging_face_classes = hugging_face_classes("gpt_bpe", "OpenAIGPTTokenizer")
 
     def reads(self, vocab_file):
         if _RELEASED.fullmatch(os.path.basename(vocab_file)):

@@ -313,7 +313,7 @@ class WordPieceKind(Kind):
     learner = "text.tokenizers.learning.word_learning:WordPieceLearner"
     tokenizer = WordPiece
     vocabulary_file = VOCABULARY_FILE
-    hugging_face_classes = hugging_face_classes("BertTokenizer", "ElectraTokenizer")
+    hugging_face_classes = hugging_face_classes("wordpiece", "BertTokenizer")
     text_flags = _SWITCHES
 
     def reads(self, vocab_file):

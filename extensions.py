@@ -29,7 +29,9 @@ class Extension(NamedTuple):
         row_options: groups of the flags that its instances have.
         tokenizers: name -> its `Kind`.
         tokenizer_classes: what Hugging Face calls a tokenizer -> the name of its `Kind`.
-        sentencepiece: name -> "module:FAMILY", the `Family` of SentencePiece models.
+        span_heads: name -> "module:NAME" of a `SpanHead` for questions.
+        config_files: what releases and others call the file of a config.
+        sentencepiece: name -> "module:NAME" of a `Family` of SentencePiece models.
     """
 
     architectures: Mapping[str, tuple[str, str]] = {}
@@ -41,6 +43,8 @@ class Extension(NamedTuple):
     tokenizers: Mapping[str, str] = {}
     tokenizer_classes: Mapping[str, str] = {}
     sentencepiece: Mapping[str, str] = {}
+    span_heads: Mapping[str, str] = {}
+    config_files: tuple[str, ...] = ()
 
 
 def rows(table: str) -> dict:
@@ -57,10 +61,14 @@ def load_rows(table: str) -> dict:
     return {key: pkgutil.resolve_name(name) for key, name in rows(table).items()}
 
 
+def names(table: str) -> tuple[str, ...]:
+    """The names in all extensions, of a table that is a list of them."""
+    return tuple(name for each in _extensions() for name in getattr(each, table))
+
+
 def groups(table: str) -> tuple[type, ...]:
     """The groups of flags that all extensions have in a table."""
-    names = (name for extension in _extensions() for name in getattr(extension, table))
-    return tuple(map(pkgutil.resolve_name, names))
+    return tuple(map(pkgutil.resolve_name, names(table)))
 
 
 def missing() -> list[str]:

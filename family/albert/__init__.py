@@ -14,4 +14,6 @@ EXTENSION = Extension(
     inspectors={"sentence_order": "family.albert.inspector:SentenceOrderInspector"},
     tokenizer_classes={"AlbertTokenizer": "sentencepiece"},
     sentencepiece={"albert": "family.albert.tokenizer:FAMILY"},
+    span_heads={"albert": "modeling.objectives.span_head:DEFAULT"},
+    config_files=("albert_config.json",),
 )

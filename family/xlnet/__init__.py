@@ -21,4 +21,6 @@ EXTENSION = Extension(
     row_options=("family.xlnet.rows:ContiguousOptions",),
     tokenizer_classes={"XLNetTokenizer": "sentencepiece"},
     sentencepiece={"xlnet": "family.xlnet.tokenizer:FAMILY"},
+    span_heads={"xlnet": "modeling.objectives.span_head:DEFAULT"},
+    config_files=("xlnet_config.json",),
 )

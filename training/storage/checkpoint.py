@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+import extensions
 from training.backend import tf
 from training.storage import adapters, lease, run_folder
 from errors import UserError
@@ -33,9 +34,9 @@ from training.interchange import hugging_face, networks, peft, table
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _OTHERS = (hugging_face, bilm)  # formats of other libraries
 
-# What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
+# What Hugging Face and the releases call the config of a model.
 _CONFIGS = (
-    *("bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"),
+    *("bert_config.json", "config.json", *extensions.names("config_files")),
     peft.CONFIG,
 )
 _LAYER = re.compile(r"(layer|block)_\d+")

@@ -34,9 +34,11 @@ import options
 from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
-from training.storage import adapters, checkpoint, run_folder
+from training.storage import adapters, checkpoint
+from training.storage.folder import CONFIG, TEXT, Folder
 from errors import UserError
 from files import anywhere, sources
+from modeling import private
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
@@ -462,9 +464,9 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
             folder, tensors, encoder.config, tokenizer=described.config, beside=beside
         )
     os.makedirs(folder, exist_ok=True)
-    beside[run_folder.CONFIG] = encoder.config.to_json_string().encode()
+    beside[CONFIG] = encoder.config.to_json_string().encode()
     text_settings = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
-    beside[run_folder.TEXT] = text_settings.encode()
+    beside[TEXT] = text_settings.encode()
     for name, content in beside.items():
         with anywhere.replacing(os.path.join(folder, name)) as file:
             file.write(content)
@@ -476,7 +478,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
 def _merged(layer: Encoder) -> dict[str, np.ndarray]:
     """The weights by name; what `enable_lora` added is part of its kernel."""
     values = {variable.path: variable.numpy() for variable in layer.weights}
-    for each in layer._flatten_layers():
+    for each in private.layers_in(layer):
         if getattr(each, "lora_enabled", False):
             own = {variable.path: variable for variable in each.weights}
             values |= adapters.without(own, each.lora_alpha)
@@ -581,8 +583,9 @@ def load_task(path: str) -> Task:
     backend.require_tensorflow("load_task")
     if not sources.exists(path):
         raise UserError(f"{path}: no such folder")
-    _, settings = run_folder.text_settings(path)
-    if predictor.has_export(path) or not run_folder.holds_weights(path):
+    folder = Folder.open(path)
+    _, settings = folder.text
+    if predictor.has_export(path) or not folder.holds_weights:
         return Task(Predictor(path))
     if settings.get("script") not in _SCRIPTS:
         raise UserError(
@@ -593,4 +596,4 @@ def load_task(path: str) -> Task:
     script = importlib.import_module(settings["script"].removesuffix(".py"))
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
         flags = flags_of_run(script.Options, path, settings)
-        return Task(finetune.served(script.make(flags), flags))
+        return Task(finetune.served(script.make(flags, folder), flags, folder))

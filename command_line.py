@@ -157,7 +157,7 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
 def read(
     options_class, arguments: list[str], flag_values: flags.FlagValues = flags.FLAGS
 ):
-    """The options of a command line, of which `define` has defined the flags.
+    """The options of a command line; `define` has defined the flags.
 
     Args:
         arguments: the program, and what follows it.
@@ -432,6 +432,9 @@ def _one_line_errors(options_class):
 
 
 def _program():
+    spec = sys.modules["__main__"].__spec__
+    if spec and spec.origin == sys.argv[0]:
+        return f"python -m {spec.name}"
     return os.path.basename(sys.argv[0])
 
 

@@ -172,10 +172,9 @@ class Options(TokenizerOptions):
         )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from training.run import capacity, checks
@@ -184,9 +183,9 @@ from training.storage import (
     checkpoint,
     checkpoint_contents,
     model_card,
-    run_folder,
     whole_model,
 )
+from training.storage.folder import TASK, TEXT, step_of, text_settings
 from family.elmo import bilm
 from files import anywhere, inputs, local
 from training.interchange import (
@@ -276,7 +275,7 @@ def _read(flags: Options, prefixes: list[str]) -> Model:
 
 def _task(prefix) -> dict:
     """What the head is for, if a file next to a checkpoint says so."""
-    path = os.path.join(checkpoint.folder_of(prefix), run_folder.TASK)
+    path = os.path.join(checkpoint.folder_of(prefix), TASK)
     if anywhere.exists(path):
         return json_files.read_object(path, "remove it, or restore what a run wrote")
     if peft.is_weights(prefix):
@@ -289,7 +288,7 @@ def _task(prefix) -> dict:
 
 def _text(prefix, tokenizer) -> dict:
     """How text became ids, if a file next to a checkpoint says so."""
-    path = os.path.join(checkpoint.folder_of(prefix), run_folder.TEXT)
+    path = os.path.join(checkpoint.folder_of(prefix), TEXT)
     text = json_files.read_own(path)
     if text or not tokenizer:
         return text
@@ -301,7 +300,7 @@ def _check_tokenization(tokenizer, prefix, task):
     tokenizer.check_release(prefix)
     settings = tokenizer.settings
     hugging_face_tokenizers.check(prefix, settings, kind_of_tokenizer(tokenizer))
-    noted_settings = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
+    noted_settings = text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.
         if name != "vocab_sha256" and noted_settings.get(name, value) != value:
@@ -386,7 +385,7 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
     beside = dict(model.vocabulary_files)
     if flags.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
-        notes = {run_folder.TASK: model.task, run_folder.TEXT: model.text}
+        notes = {TASK: model.task, TEXT: model.text}
         for name, note in notes.items():
             if note:
                 beside[name] = json.dumps(note, ensure_ascii=False, indent=2) + "\n"
@@ -464,7 +463,7 @@ def _card(flags: Options, prefixes: list[str], size: int) -> Callable[[Mapping],
     name = os.path.basename(os.path.abspath(flags.output_dir))
     name = hub.parse(flags.push_to).name if flags.push_to else name
     folder = checkpoint.folder_of(prefixes[0])
-    facts = model_card.facts_of(folder, size, run_folder.step_of(prefixes[0]))
+    facts = model_card.facts_of(folder, size, step_of(prefixes[0]))
     if len(prefixes) > 1 or flags.changes_model:
         facts = dataclasses.replace(facts, scores={})  # of another model
     return lambda config: model_card.text(name, config, facts)

@@ -238,8 +238,6 @@ def _report(description, settings):
         _say(line)
     for line in inspector.report(counts, settings.dupe_factor):
         _say(line)
-    for line in inspector.advice(counts):
-        _say(line)
     if settings.deduplicate:
         documents = count(counts["duplicate_documents"], "document")
         paragraphs = count(counts["duplicate_paragraphs"], "paragraph")

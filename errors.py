@@ -1,4 +1,13 @@
-"""The one exception whose message is written for the user."""
+"""The one exception whose message is written for the user, and words of messages."""
+
+import contextlib
+import contextvars
+from collections.abc import Collection, Iterator
+
+# Those of the function of bert.py that is being called.
+_arguments: contextvars.ContextVar[Collection[str]] = contextvars.ContextVar(
+    "arguments", default=()
+)
 
 
 class UserError(Exception):
@@ -8,6 +17,29 @@ class UserError(Exception):
     do. `command_line.run` prints it without a traceback. All that reads what a user gave
     may raise it, so docstrings seldom repeat that.
     """
+
+
+def setting(name: str, value: object = None) -> str:
+    """An option, or its value, as the reader of a message writes it.
+
+    A flag, --do_lower_case=false, or an argument of bert.py, do_lower_case=False. Messages
+    that both readers may see name options by this; those of scripts write flags out.
+    """
+    if name in _arguments.get():
+        return name if value is None else f"{name}={value}"
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return f"--{name}" if value is None else f"--{name}={value}"
+
+
+@contextlib.contextmanager
+def write_as_arguments(names: Collection[str]) -> Iterator[None]:
+    """While in here, `setting` writes these as arguments; others are flags."""
+    token = _arguments.set(names)
+    try:
+        yield
+    finally:
+        _arguments.reset(token)
 
 
 def duration(seconds: float) -> str:

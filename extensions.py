@@ -11,6 +11,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -61,24 +62,42 @@ def load_rows(table: str) -> dict:
     return {key: pkgutil.resolve_name(name) for key, name in rows(table).items()}
 
 
-def names(table: str) -> tuple[str, ...]:
+def entries(table: str) -> tuple[str, ...]:
     """The names in all extensions, of a table that is a list of them."""
     return tuple(name for each in _extensions() for name in getattr(each, table))
 
 
 def groups(table: str) -> tuple[type, ...]:
     """The groups of flags that all extensions have in a table."""
-    return tuple(map(pkgutil.resolve_name, names(table)))
+    return tuple(map(pkgutil.resolve_name, entries(table)))
 
 
-def missing() -> list[str]:
-    """The packages that family/__init__.py lists and that are not there."""
+def require(package: str) -> None:
+    """Ends a script that is made for a package, in one line, if that is not there."""
+    top = package.partition(".")[0]
+    if not importlib.util.find_spec(top) or not importlib.util.find_spec(package):
+        sys.exit(
+            f"{sys.argv[0]}: needs {package}, which is not here; get the folder "
+            f"{package.replace('.', '/')}"
+        )
+
+
+def hint() -> str:
+    """What ends an error about a name that no table has: which extensions are missing."""
+    if names := _missing():
+        return f"; missing, though family/__init__.py lists it: {', '.join(names)}"
+    return (
+        "" if importlib.util.find_spec("family") else "; the folder family/ is missing"
+    )
+
+
+def _missing() -> list[str]:
     return [name for name in _listed() if not importlib.util.find_spec(name)]
 
 
 @functools.cache
 def _extensions() -> tuple[Extension, ...]:
-    absent = missing()
+    absent = _missing()
     names = [name for name in _listed() if name not in absent]
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     names += [point.value for point in points]

@@ -138,10 +138,9 @@ def _layer(text: str) -> int | str:
         ) from None
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.queries import query
 from training.run import checks, distribution
@@ -307,9 +306,9 @@ def _check_sizes(flags: Options, config):
                 f"--layers={','.join(map(str, layers))}: there is no layer {layer}; the "
                 f"model has {number}, from 0 to {number - 1}, or from -1 back to -{number}"
             )
-    if len(set(layers)) < len(layers) or not layers:
+    if len(set(layers)) < len(layers):
         raise UserError(
-            f"--layers={','.join(map(str, layers))}: list layers, each of them once"
+            f"--layers={','.join(map(str, layers))}: list each of them once"
         )
     if flags.mix_weights and len(flags.mix_weights) != number + 1:
         raise UserError(

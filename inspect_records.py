@@ -77,8 +77,6 @@ def main(flags: Options) -> int:
     if inspection.statistics:
         for name, value in inspection.statistics.lines():
             print(f"{name + ':':<16}{value}")
-    for line in inspection.advice():
-        print(line)
     if flags.max_records:
         print(f"Only the first {flags.max_records:,} records of each file were read.")
     for line in inspection.violations.lines():

@@ -74,7 +74,7 @@ def field(
     choices: Collection[str] | None = None,
     may_be_infinite: bool = False,
     only_for: Mapping[str, object] = types.MappingProxyType({}),
-    identity: bool = False,
+    identity: bool | str = False,
     distinct: bool = False,
     common: bool = False,
     **bounds: float,
@@ -91,7 +91,7 @@ def field(
             name of another flag, and the value or tuple of values that it must have, GIVEN
             or ABSENT.
         identity: whether a run with another value is another run, which cannot continue
-            this one; see `identity`.
+            this one, see `identity`; or the name of another flag without which it is not.
         distinct: whether an item of a list may occur only once.
         common: whether most users set it, so that --help explains it.
         bounds: of a number or the numbers of a list; see `Bounds`.
@@ -114,15 +114,15 @@ def field(
     return dataclasses.field(default=default, kw_only=True, metadata=metadata)
 
 
-def override(group: type, name: str, default, help: str | None = None):
-    """Declares an option of a base class anew, with another default or help.
+def override(group: type, name: str, default, **changes):
+    """Declares an option of a base class anew, with another default, help or the like.
 
     All else that the base declares, such as bounds, holds for it, too.
     """
     (declared,) = (f for f in dataclasses.fields(group) if f.name == name)
     bounds = declared.metadata["bounds"]._asdict()
     others = {k: v for k, v in declared.metadata.items() if k != "bounds"}
-    return field(default, **others | bounds | ({"help": help} if help else {}))
+    return field(default, **others | bounds | changes)
 
 
 class Group:
@@ -149,7 +149,7 @@ def _check_value(item, value):
         value if isinstance(value, list) else [value],
         item.metadata["bounds"],
     )
-    if not values and default_of(item):
+    if not values and default_of(item) != []:
         raise UserError(f"--{item.name}= is empty; list at least one")
     for number in values:
         if isinstance(number, str) and "\0" in number:
@@ -199,10 +199,17 @@ def spelled(other: str, condition) -> str:
 
 def identity(options: Group) -> dict:
     """The options that identify a run, by name: with another value, it is another run."""
+    by_name = {item.name: item for item in dataclasses.fields(options)}
+
+    def counts(needed):
+        if isinstance(needed, str):
+            return getattr(options, needed) != default_of(by_name[needed])
+        return needed
+
     return {
-        item.name: getattr(options, item.name)
-        for item in dataclasses.fields(options)
-        if item.metadata["identity"]
+        name: getattr(options, name)
+        for name, item in by_name.items()
+        if counts(item.metadata["identity"])
     }
 
 

@@ -61,14 +61,6 @@ class Options(inputs.LineOptions):
         at_most=options.MOST_ROWS,
         at_least=1,
     )
-    adapter: list[str] = options.field(
-        [],
-        help="Of an export of several adapters, the one that answers, which has the name "
-        "of its run's folder; the answers of several are each under its name. By default, "
-        "the run that exported them.",
-        distinct=True,
-        only_for={"serve": options.ABSENT},
-    )
     serve: int | None = options.field(
         None,
         help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
@@ -87,10 +79,9 @@ class Options(inputs.LineOptions):
     )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from serving.predictor import Predictor, Served
@@ -101,8 +92,7 @@ def main(flags: Options) -> int | None:
         return _serve(flags)
     if flags.output_file:
         protected.check_output(flags.output_file, [flags.input_file, flags.model_dir])
-    model = Predictor(flags.model_dir)  # has the variables, whichever adapter answers
-    predictor = model.named(flags.adapter)
+    predictor = Predictor(flags.model_dir)
     table = Table(flags.input_file, flags.input_format, predictor, flags.max_line_mb)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
@@ -301,8 +291,7 @@ def _serve(flags: Options):
             "install -r requirements/serve.txt"
         ) from error
     predictor = Predictor(flags.model_dir)
-    for served in (predictor, *predictor.adapters.values()):
-        served.warm_up()
+    predictor.warm_up()
     server.run(predictor, flags.host, flags.serve, flags.model_name)
 
 

@@ -230,14 +230,13 @@ class Options(LabelOptions, PooledOptions):
         )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import metrics
 from training.run import checks
-from training.storage import run_folder
+from training.storage.folder import Folder, text_settings
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
@@ -308,7 +307,7 @@ class Classifier(ServedTask):
                 [e for e in examples if e.label is not None]
             )
         if not flags.label_names:
-            state = run_folder.text_settings(flags.output_dir)[1]
+            state = text_settings(flags.output_dir)[1]
             learned_labels.keep_names(self.labels, state)
         return examples
 
@@ -489,7 +488,7 @@ class Classifier(ServedTask):
     def answers(self, predictions):
         return self.labels.shown.answers(self._logits(predictions))
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         examples = predictions.examples
         # What the files of the data set call the labels, as in the release.
         answers = self.labels.answers(self._logits(predictions))
@@ -503,11 +502,10 @@ class Classifier(ServedTask):
             name = f"{self.data.server[split]}.tsv"
             numbered = zip((e.index for e in examples), answers, strict=True)
             contents[name] = self.data.server_lines(numbered)
-        paths = []
-        for name, lines in contents.items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
-        return paths
+        return {
+            name: "".join(f"{line}\n" for line in lines)
+            for name, lines in contents.items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 
@@ -570,9 +568,9 @@ def _json_line(example, answer):
     return json.dumps(values | answer, ensure_ascii=False)
 
 
-def make(flags: Options) -> Classifier:
-    """The task that flags describe."""
-    return Classifier(flags, checks.make_tokenizer(flags))
+def make(flags: Options, folder: Folder) -> Classifier:
+    """The task that flags describe, with output_dir."""
+    return Classifier(flags, checks.make_tokenizer(flags, folder))
 
 
 def main(flags: Options) -> None:
@@ -581,7 +579,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    folder = Folder.open(flags.output_dir)
+    finetune.finetune(make(flags, folder), flags, folder)
 
 
 if __name__ == "__main__":

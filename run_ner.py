@@ -118,13 +118,12 @@ def _is_integer(text):
     return re.fullmatch("-?[0-9]{1,9}", text) is not None
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.run import checks
-from training.storage import run_folder
+from training.storage.folder import Folder
 from modeling.objectives import tasks
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import tags_graph
@@ -398,7 +397,7 @@ class Tagger(ServedTask):
             for example, of_words in zip(predictions.examples, logits, strict=True)
         ]
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         added = {}
         answers = self.answers(predictions)
         for example, answer in zip(predictions.examples, answers, strict=True):
@@ -406,9 +405,7 @@ class Tagger(ServedTask):
         path = os.path.join(self.flags.data_dir, self.flags.test_file)
         layout = self._layout_of(path, has_tags=False)
         lines = layout.with_tags(self.test_lines, added)
-        path = os.path.join(directory, "predictions.txt")
-        run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
-        return [path]
+        return {"predictions.txt": "".join(f"{line}\n" for line in lines)}
 
     # --- Export ----------------------------------------------------------------------
 
@@ -452,9 +449,9 @@ def _spaced(words):
     return " ".join(word.replace(" ", "\u00a0") for word in _sent(words))
 
 
-def make(flags: Options) -> Tagger:
-    """The task that flags describe."""
-    return Tagger(flags, checks.make_tokenizer(flags))
+def make(flags: Options, folder: Folder) -> Tagger:
+    """The task that flags describe, with output_dir."""
+    return Tagger(flags, checks.make_tokenizer(flags, folder))
 
 
 def main(flags: Options) -> None:
@@ -463,7 +460,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    folder = Folder.open(flags.output_dir)
+    finetune.finetune(make(flags, folder), flags, folder)
 
 
 if __name__ == "__main__":

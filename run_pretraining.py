@@ -15,10 +15,9 @@ records (arXiv:1810.04805, A.2).
 import command_line
 from training.pretraining.options import PretrainingOptions as Options
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.pretraining import pretrain
 from training.run import distribution

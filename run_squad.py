@@ -17,7 +17,6 @@ import collections
 import dataclasses
 import functools
 import json
-import os
 
 import numpy as np
 from absl import logging
@@ -147,13 +146,12 @@ class Options(FineTuningOptions):
         )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training.run import checks
-from training.storage import run_folder
+from training.storage.folder import Folder
 from modeling.objectives import span_beams, tasks
 from text.graphs import answer_spans_graph, row_chunks
 from text.records.rows import Field, Row
@@ -398,7 +396,7 @@ class Squad(ServedTask):
             probabilities=odds,
         )
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         answers = self._answers(predictions)
         by_id = dict(zip((e.id for e in predictions.examples), answers, strict=True))
         contents = {
@@ -416,11 +414,10 @@ class Squad(ServedTask):
                 "null_score_diff_threshold": values[f"{self.metric}_thresh"],
                 **{k: v for k, v in values.items() if k.startswith("best_")},
             }
-        paths = []
-        for name, values in contents.items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
-        return paths
+        return {
+            name: json.dumps(values, indent=4) + "\n"
+            for name, values in contents.items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 
@@ -477,9 +474,9 @@ def _entry(span):
     return {name: getattr(span, name) for name in names}
 
 
-def make(flags: Options) -> Squad:
-    """The task that flags describe."""
-    return Squad(flags, checks.make_tokenizer(flags))
+def make(flags: Options, folder: Folder) -> Squad:
+    """The task that flags describe, with output_dir."""
+    return Squad(flags, checks.make_tokenizer(flags, folder))
 
 
 def main(flags: Options) -> None:
@@ -488,7 +485,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    folder = Folder.open(flags.output_dir)
+    finetune.finetune(make(flags, folder), flags, folder)
 
 
 if __name__ == "__main__":

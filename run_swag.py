@@ -85,14 +85,13 @@ class Options(PooledOptions):
             )
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import metrics
 from training.run import checks
-from training.storage import run_folder
+from training.storage.folder import Folder
 from modeling.objectives import tasks
 from text.graphs import choices_graph
 from text.records.rows import Field, Row
@@ -308,7 +307,7 @@ class MultipleChoice(ServedTask):
             answers.append({"predicted": int(np.argmax(row)), "probabilities": row})
         return answers
 
-    def write_predictions(self, predictions, directory):
+    def prediction_files(self, predictions):
         answers = self.answers(predictions)
         contents = {
             "test_results.tsv": [
@@ -316,11 +315,10 @@ class MultipleChoice(ServedTask):
             ],
             "predictions.jsonl": map(_json_answer, predictions.examples, answers),
         }
-        paths = []
-        for name, lines in contents.items():
-            paths.append(os.path.join(directory, name))
-            run_folder.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
-        return paths
+        return {
+            name: "".join(f"{line}\n" for line in lines)
+            for name, lines in contents.items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 
@@ -353,9 +351,9 @@ def _json_answer(example, answer):
     return json.dumps(values, ensure_ascii=False)
 
 
-def make(flags: Options) -> MultipleChoice:
-    """The task that flags describe."""
-    return MultipleChoice(flags, checks.make_tokenizer(flags))
+def make(flags: Options, folder: Folder) -> MultipleChoice:
+    """The task that flags describe, with output_dir."""
+    return MultipleChoice(flags, checks.make_tokenizer(flags, folder))
 
 
 def main(flags: Options) -> None:
@@ -364,7 +362,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    folder = Folder.open(flags.output_dir)
+    finetune.finetune(make(flags, folder), flags, folder)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,15 @@ import numpy as np
 from absl import logging
 
 import command_line
+import extensions
 import options
 from errors import UserError
 from files import local, tables
-from text.tasks import as_text, glue, squad
+from text.tasks import glue, squad
 from training.finetuning.options import FineTuningOptions
+
+extensions.require("family.t5")
+from family.t5 import as_text
 
 _FILES = {  # unless flags name others; GLUE's are in its table
     "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
@@ -129,15 +133,15 @@ class Options(FineTuningOptions):
         return self.path("dev") if name is None else os.path.join(self.data_dir, name)
 
 
+# --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(
-        Options
-    )  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(Options)
 
 from training import metrics
 from training.run import checks
+from training.storage.folder import Folder
+from family.t5.task import Example, TextTask, check_target
 from training.finetuning import finetune, labels, squad_metrics
-from training.finetuning.text_to_text_task import Example, TextTask, check_target
 
 # === Tasks ===========================================================================
 
@@ -358,9 +362,9 @@ def _not_empty(examples, path):
 _TASKS = {"squad": Squad, "custom": Custom}
 
 
-def make(flags: Options) -> TextTask:
+def make(flags: Options, folder: Folder) -> TextTask:
     """The task that flags name."""
-    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags))
+    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags, folder))
 
 
 def main(flags: Options) -> None:
@@ -369,7 +373,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(flags), flags)
+    folder = Folder.open(flags.output_dir)
+    finetune.finetune(make(flags, folder), flags, folder)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 # minute, `./test.sh --everything` also runs what repeats for more cases.
 # Files run in the order of tests/durations.json, the longest first. A process that dies fails
 # the run: in place of one, pytest-xdist would start another and then wait for ever.
-source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/requirements/setup.sh"
 install requirements/dev.txt
 cd "$root"
 unset PYTHONDONTWRITEBYTECODE  # else hundreds of programs compile our modules anew

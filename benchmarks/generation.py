@@ -12,8 +12,8 @@ import time
 
 import command_line
 import options
-from demo import documentation
 from files import inputs
+from recipes import documentation
 from text.corpus import formats
 from text.generation import work
 from text.generation.generate import generate

@@ -39,9 +39,7 @@ def main(chosen: Options) -> None:
             flags = hostile.make_files(script, base / script)
             cases += hostile.cases(script, flags)
         accepted = hostile.accepted(base, cases)
-        print(
-            f"{len(cases)} commands, of which {len(accepted)} are accepted", flush=True
-        )
+        print(f"{len(cases)} commands; {len(accepted)} are accepted", flush=True)
         run = [case for case in accepted if case.script not in hostile.ONLY_READ]
         plain = [case for case in run if not case.flag]
         random.Random(chosen.seed).shuffle(run)

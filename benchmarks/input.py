@@ -33,7 +33,7 @@ _KINDS = {
 }
 _SIZES = {"vocab_size": random_records.VOCAB_SIZE, "type_vocab_size": 2}
 _MASKS = "masks, drawn on these cores"
-_FEWER = 20  # times as few batches in a turn of masks, of which none is buffered
+_FEWER = 20  # times as few batches in a turn of masks, because none is buffered
 
 
 @dataclasses.dataclass(frozen=True)

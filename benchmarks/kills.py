@@ -5,8 +5,7 @@ python -m benchmarks.kills --kills=50 [--jobs=generation,pretraining,...]
 The jobs have the size of small real ones: 30,522 words, two layers of 64, dropout,
 length buckets. Their files are compared with those of an uninterrupted run. Of two hosts,
 one is killed, and the other must end by itself. An elastic job starts again on one or two
-hosts, without dropout; its batches must be the same, and its last weights the same but for
-rounding.
+hosts, without dropout; its batches must be the same, and its last weights up to rounding.
 """
 
 import contextlib

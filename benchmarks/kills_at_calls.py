@@ -104,7 +104,7 @@ FILE *fopen64(const char *path, const char *mode) {
 }
 FILE *fopen(const char *path, const char *mode) { return fopen64(path, mode); }
 """
-_OTHERS_FILES = ("notes.txt", "export.txt", ".hidden", "best.kept-1")
+_OTHERS_FILES = ("notes.txt", "export.txt", ".hidden", "best.txt")
 # TensorFlow numbers and names parts of an export anew in each process.
 _VARYING = re.compile(r"export/(.*/)?(saved_model\.pb|fingerprint\.pb|export\.json)")
 _SIZE = 0.1

@@ -75,6 +75,7 @@ def _ours(settings: Options) -> None:
     """
     import run_classifier
     from training.run import checks, distribution
+    from training.storage.folder import Folder
     from training.finetuning.experiment import Experiment
 
     model = pathlib.Path(settings.model_dir)
@@ -91,10 +92,10 @@ def _ours(settings: Options) -> None:
     }
     flags = run_classifier.Options(**flags)
     task = run_classifier.Classifier(flags, checks.make_tokenizer(flags))
-    experiment = Experiment(task, flags)
+    experiment = Experiment(task, flags, Folder.open(flags.output_dir))
     [trial] = flags.trials
     trainer = experiment.trainer(trial)
-    experiment.start(trainer, flags.output_dir)
+    experiment.start(experiment.run(), trainer)
     rows = experiment.sets.read("train").file
     updates = len(rows) // settings.batch_size
 

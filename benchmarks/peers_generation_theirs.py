@@ -54,7 +54,7 @@ def grouped(texts, tokenizer, length, num_proc):
 
 
 def paired(texts, tokenizer, length, num_proc):
-    """Every file a document and every line a sentence; two spans a row, of which half are
+    """Every file a document and every line a sentence; two spans a row, half of them
     consecutive, as in the release."""
 
     def tokenized(batch):

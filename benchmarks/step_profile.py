@@ -3,7 +3,7 @@ much of the update its products of matrices would take alone.
 
 python -m benchmarks.step_profile --dtype=mixed_bfloat16
 
-The times are those of single operations, of which several run at once; so they add up to
+The times are those of single operations; several run at once, so they add up to
 more than the update takes.
 """
 

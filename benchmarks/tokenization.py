@@ -10,8 +10,8 @@ import time
 
 import command_line
 import options
-from demo import documentation
 from files import inputs
+from recipes import documentation
 from text.tokenizers.table import TokenizerOptions
 
 

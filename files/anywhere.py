@@ -2,10 +2,8 @@
 
 import contextlib
 import functools
-import itertools
 import os
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -50,6 +48,15 @@ def remove(path: str) -> None:
         tf.io.gfile.remove(path)
 
 
+def names(folder: str) -> set[str]:
+    """The names in a folder, without the slashes of gs://; empty if there is no folder."""
+    with access(folder), contextlib.suppress(tf.errors.NotFoundError):
+        return {name.rstrip("/") for name in tf.io.gfile.listdir(folder or ".")}
+    if exists(folder):
+        raise UserError(f"{folder}: cannot be read or written: it is not a folder")
+    return set()
+
+
 def walk(folder: str) -> list[tuple[str, list[str], list[str]]]:
     """The folders in a folder, and it, with the folders and files in each."""
     with access(folder):
@@ -87,18 +94,3 @@ def sync(path: str) -> None:
     if not sources.is_remote(path):
         with open(path, "rb") as file:
             os.fsync(file.fileno())
-
-
-def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
-    """Renames files that this program did not make to `<path>.kept-<n>`, with a warning."""
-    kept = next(
-        free
-        for free in (f"{path}.kept-{number}" for number in itertools.count(1))
-        if not any(exists(free + ending) for ending in endings)
-    )
-    for ending in endings:
-        rename(path + ending, kept + ending)
-    print(
-        f"warning: {path} was not made by this program alone; renamed to {kept}",
-        file=sys.stderr,
-    )

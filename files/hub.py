@@ -28,7 +28,7 @@ _CACHED = re.compile(r"models--([\w.-]+)/snapshots/([0-9a-f]{40})(?:/|$)")
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "tokenizer.json")
 _TEXT = (*_VOCABULARIES, "merges.txt", "tokenizer_config.json")
-# By purpose: files of which one must be there, and all that are fetched.
+# By purpose: files, one of them required, and all that are fetched.
 _FILES = {
     # The shards that an index names are fetched after it.
     "weights": (

@@ -1,4 +1,6 @@
-"""Reads JSON; the one place that does, because anyone may have written what is read.
+"""Reads JSON files; the one place that does, because anyone may have written them.
+
+Only the rows of corpora and SQuAD's files are parsed where they are read, for speed.
 
 Whatever a file contains, reading takes less than two gigabytes, and what comes of it can be
 walked through, converted to floats, printed and written again.

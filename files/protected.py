@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from errors import UserError
 from files import json_files, local, sources
 
-RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it
+FOUND = ".found~bert~names"  # in an output_dir: what was there before
 EXPORT_DESCRIPTION = "export.json"
 DESCRIPTION_SUFFIX = ".description.json"  # of what records are
 NOTES_SUFFIX = ".text.json"  # of what a vocabulary was learned with
@@ -22,6 +22,14 @@ _WEIGHTS = (
     "*.safetensors",
     "*.safetensors.index.json",
     "pytorch_model*.bin",
+)
+# What a training writes, and its evaluation; there are answers and rows, too.
+RUN_FILES = frozenset(
+    """
+    adapter.json bert_config.json checkpoint curves.png eval_results.json eval_results.txt
+    evaluations.json metrics.jsonl mistakes.html outcome.json run.json search.json
+    skipped_batch.npz task.json text.json
+    """.split()
 )
 # What scripts look for next to weights, and what other programs do.
 _WITH_WEIGHTS = (
@@ -93,6 +101,11 @@ def check_output(path: str, read: Iterable[str | None]) -> None:
         )
 
 
+def is_weights(name: str) -> bool:
+    """Whether a file has the name of weights, or of TensorFlow's note of the newest."""
+    return name == "checkpoint" or _match([name], _WEIGHTS)
+
+
 def _models(read):
     """The folders of the models that a command reads."""
     parts = _WEIGHTS + _WITH_WEIGHTS
@@ -104,7 +117,7 @@ def _models(read):
 
 
 class _Folder:
-    """What a folder holds."""
+    """What a folder contains."""
 
     def __init__(self, path: str):
         self._path = path
@@ -119,8 +132,10 @@ class _Folder:
         return {name, *(n for n, inode in self._numbers.items() if inode == number)}
 
     def made_of(self, names: set[str], models: set[str]) -> str | None:
-        """What a file is a part of, but for records; all of a folder in `models` is."""
-        if names & self._made:
+        """What a file is a part of, records apart; all of a folder in `models` is."""
+        is_run = "run.json" in self._numbers
+        is_output_dir = is_run or FOUND in self._numbers
+        if is_output_dir and names & {FOUND, *RUN_FILES}:
             return f"the run in {self._path}"
         # In a SavedModel are folders: variables, assets.
         places = self._path, os.path.dirname(self._path)
@@ -128,15 +143,10 @@ class _Folder:
         is_export = EXPORT_DESCRIPTION in self._numbers
         if in_model or (is_export and names & _OF_EXPORT):
             return f"the export in {self._path}"
-        is_model = self._path in models or _match(self._numbers, _WEIGHTS)
+        is_model = is_run or self._path in models or _match(self._numbers, _WEIGHTS)
         if _match(names, _WEIGHTS) or (is_model and _match(names, _WITH_WEIGHTS)):
             return f"the model in {self._path}"
         return None
-
-    @functools.cached_property
-    def _made(self):
-        made = _noted(os.path.join(self._path, RUN_RECORD), list)
-        return {RUN_RECORD, *map(str, made)}
 
     def records_of(self, names: set[str]) -> str | None:
         """The records that a file is a part of."""
@@ -169,7 +179,7 @@ def _match(names, patterns):
     )
 
 
-def _noted(path, kind=dict):
+def _noted(path):
     with contextlib.suppress(UserError):  # whoever may not read it did not make it
-        return json_files.read_own(path, kind)
-    return kind()
+        return json_files.read_own(path)
+    return {}

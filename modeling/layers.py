@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 
 import keras
 from keras import ops
-from keras.src.backend.common import global_state
 
-from modeling import custom_gradients, fusion, row_random
+from modeling import custom_gradients, fusion, private, row_random
 
 _SITES = 128  # for so many calls, `Dropouts` prepares what they need at once
 
@@ -113,21 +112,96 @@ fused_dropout = fusion.fused(dropout)
 
 
 class Dense(keras.layers.Dense):
-    """Keras's with a name; adds its bias and applies its activation in one pass."""
+    """Keras's with a name; adds its bias and applies its activation in one pass.
+
+    Every matrix that inputs are multiplied by is the kernel of one, so that `adapt` reaches
+    it. A subclass may store it in another shape: see `kernel_shape`.
+
+    Args:
+        use_bias: whether it has one.
+        names: of the variables, in the scope around the layer; by default "kernel" and
+            "bias", in the layer's own.
+    """
 
     def __init__(
-        self, units: int, initializer, dtype: str, activation=None, name: str = "dense"
+        self,
+        units: int,
+        initializer,
+        dtype: str,
+        activation=None,
+        name: str = "dense",
+        *,
+        use_bias: bool = True,
+        names: tuple[str, ...] | None = None,
     ):
         super().__init__(
             units,
             activation=activation,
+            use_bias=use_bias,
             kernel_initializer=initializer,
             dtype=dtype,
             name=name,
         )
+        self._names = names
+
+    def build(self, input_shape):
+        names = self._names or ("kernel", "bias")
+        shape = self.kernel_shape(input_shape[-1])
+        # Not add_weight, which would return to the layer's own scope.
+        with scope_around(self) if self._names else contextlib.nullcontext():
+            self._kernel = keras.Variable(self.kernel_initializer, shape, name=names[0])
+            self.bias = None
+            if self.use_bias:
+                self.bias = keras.Variable("zeros", (self.units,), name=names[1])
+        self.built = True
+
+    def kernel_shape(self, num_inputs: int) -> tuple[int, ...]:
+        """What is stored; in a matrix of two axes, all but the first are one."""
+        return num_inputs, self.units
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """That of `kernel`: [in, out], unless a subclass stores it otherwise."""
+        rows, *columns = self._kernel.shape
+        return rows, math.prod(columns)
+
+    @property
+    def kernel_path(self) -> str:
+        """The name of what is stored."""
+        return self._kernel.path
+
+    @property
+    def kernel(self):
+        """The matrix, with what adapters add."""
+        if not self.lora_enabled:
+            return self._matrix
+        change = ops.matmul(self.lora_kernel_a, self.lora_kernel_b)
+        return self._matrix + self.lora_alpha / self.lora_rank * change
+
+    @property
+    def _matrix(self):
+        """Without adapters."""
+        if len(self._kernel.shape) == 2:
+            return self._kernel
+        return ops.reshape(self._kernel, self.matrix_shape)
+
+    def adapt(self, rank: int, alpha: float, seed: int) -> None:
+        """Freezes the kernel and adds variables, whose product changes it: LoRA.
+
+        lora_kernel_a [in, rank] is drawn as torch draws a Linear, up to 1 / sqrt(in);
+        lora_kernel_b [rank, out] begins at zero.
+
+        Args:
+            rank: of the product.
+            alpha: its factor, times the rank.
+            seed: of the draw.
+        """
+        self.enable_lora(rank, alpha, a_initializer=linear_uniform("fan_in", seed))
 
     def product(self, x):
         """Without the activation and the bias, which what follows adds by `biased`."""
+        if self.bias is None:
+            return self._times_kernel(x)
 
         # The gradient of the bias, because a compiler is slow to add up rows.
         @custom_gradients.written
@@ -141,12 +215,21 @@ class Dense(keras.layers.Dense):
 
     def _times_kernel(self, x):
         if not self.lora_enabled:
-            return ops.matmul(x, self.kernel)
+            return self.times(x, self._matrix)
         # Not x times their sum, in which bfloat16 would lose what is learned.
-        low = ops.matmul(ops.matmul(x, self.lora_kernel_a), self.lora_kernel_b)
-        return ops.matmul(x, self._kernel) + self.lora_alpha / self.lora_rank * low
+        low = self.times(x, self.lora_kernel_a, self.lora_kernel_b)
+        return self.times(x, self._matrix) + self.lora_alpha / self.lora_rank * low
+
+    def times(self, x, *matrices):
+        """x times a product of matrices that is shaped like the kernel."""
+        for matrix in matrices:
+            x = ops.matmul(x, ops.cast(matrix, x.dtype))
+        return x
 
     def call(self, x):
+        if self.bias is None:
+            return self.activation(self.product(x))
+
         def activated(product, bias):
             return _activate(product, bias, self.activation)
 
@@ -157,9 +240,24 @@ class Dense(keras.layers.Dense):
         key = dropouts.key(rate)
         return _drop_and_add(self.product(x), self.bias, residual, rate, *key)
 
+    def _get_kernel_with_merged_lora(self):
+        """What Keras's formats store."""
+        return ops.reshape(self.kernel, self._kernel.shape), None, None
+
+
+def linear_uniform(inputs: str, seed: int) -> keras.initializers.Initializer:
+    """Draws as torch does for a Linear: up to 1 / sqrt of the number of inputs.
+
+    Args:
+        inputs: which axis is theirs: "fan_in", the first, or "fan_out", the last.
+    """
+    return keras.initializers.VarianceScaling(1 / 3, inputs, "uniform", seed=seed)
+
 
 def biased(product, bias):
-    """Adds the bias to a `Dense.product`."""
+    """Adds the bias to a `Dense.product`; None is none."""
+    if bias is None:
+        return product
     bias = ops.copy(bias)
     if custom_gradients.are_written_out():  # by the product
         bias = ops.stop_gradient(bias)
@@ -239,41 +337,51 @@ class LayerNorm(keras.layers.LayerNormalization):
     """Layer normalization over the last axis, with the release's name.
 
     Computes in float32.
+
+    Args:
+        epsilon: what is added to the variance.
+        center: whether it adds a beta to what gamma scales.
     """
 
-    def __init__(self, epsilon: float, dtype: str, name: str = "LayerNorm"):
-        super().__init__(epsilon=epsilon, dtype=dtype, name=name)
+    def __init__(
+        self, epsilon: float, dtype: str, name: str = "LayerNorm", center: bool = True
+    ):
+        super().__init__(epsilon=epsilon, dtype=dtype, name=name, center=center)
 
     def call(self, inputs):
         # Written out, because a compiler is slow to add up rows.
         @custom_gradients.written
-        def normalize(x, gamma, beta):
-            result, mean, inverse = _normalize(x, gamma, beta, self.epsilon)
+        def normalize(x, gamma, *beta):
+            result, mean, inverse = _normalize(x, self.epsilon, gamma, *beta)
 
             def gradient(upstream):
                 of_x, of_gamma = _normalize_gradient(x, gamma, mean, inverse, upstream)
-                of_beta = sum_of_rows(ops.cast(upstream, "float32"))
-                return of_x, sum_of_rows(of_gamma), of_beta
+                of_beta = [sum_of_rows(ops.cast(upstream, "float32")) for _ in beta]
+                return of_x, sum_of_rows(of_gamma), *of_beta
 
             return result, gradient
 
-        return normalize(inputs, ops.copy(self.gamma), ops.copy(self.beta))
+        beta = [ops.copy(self.beta)] if self.center else []
+        return normalize(inputs, ops.copy(self.gamma), *beta)
 
 
 @fusion.fused
-def _normalize(x, gamma, beta, epsilon):
+def _normalize(x, epsilon, gamma, *beta):
     """Also returns the mean and the inverse of the deviation of each row."""
     wide = ops.cast(x, "float32")
     mean = ops.mean(wide, axis=-1, keepdims=True)
     centered = wide - mean
     variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
     inverse = ops.rsqrt(variance + epsilon)
-    return ops.cast(centered * inverse * gamma + beta, x.dtype), mean, inverse
+    scaled = centered * inverse * gamma
+    for shift in beta:  # one, or none
+        scaled = scaled + shift
+    return ops.cast(scaled, x.dtype), mean, inverse
 
 
 @fusion.fused
 def _normalize_gradient(x, gamma, mean, inverse, upstream):
-    """By x; and by gamma, but for the sum over all rows."""
+    """By x; and by gamma, before the sum over all rows."""
     normal = (ops.cast(x, "float32") - mean) * inverse
     upstream = ops.cast(upstream, "float32")
     of_normal = upstream * gamma
@@ -379,16 +487,20 @@ def name_scopes(path: str) -> Iterator[None]:
         yield
 
 
+def scope_around(layer: keras.layers.Layer):
+    """Variables that a layer's `build` makes inside have names without its own."""
+    *above, last = layer.path.split("/")[:-1]
+    return keras.name_scope(last, override_parent="/".join(above))
+
+
 @contextlib.contextmanager
 def shapes_only() -> Iterator[None]:
     """Variables that are made inside have shapes, but no values and no memory.
 
     Keras would give them values when it next left a scope that gives its variables some,
-    as on any symbolic call: it keeps all that have none in a list, which is not public.
+    as on any symbolic call.
     """
-    pending = global_state.get_global_attribute(
-        "uninitialized_variables", [], set_to_default=True
-    )
+    pending = private.uninitialized_variables()
     number = len(pending)
     try:
         with keras.StatelessScope(initialize_variables=False):

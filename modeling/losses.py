@@ -165,7 +165,7 @@ def vocabulary_cross_entropy_with_z_loss(
 def in_parts(
     hidden, table, bias, of_rows: Sequence, of_part: Callable, number: int = 2
 ) -> tuple:
-    """Sums over rows of logits, of which only LOGIT_BYTES exist at a time.
+    """Sums over rows of logits; only LOGIT_BYTES of them exist at a time.
 
     Within `derivatives.written_out`, the gradient is computed in the same pass.
 

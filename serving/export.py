@@ -10,12 +10,9 @@ An export is a folder that appears when it is complete:
                   examples
     model.onnx, model.tflite    the network, if requested
 
-An export of several adapters on one base has for each a signature of its name: in text/1
-from raw text, in tensors/1 from the encoder's inputs. Those above are of the first.
-
 Both SavedModels are laid out for TensorFlow Serving, and use only core TensorFlow
-operations, but for a tokenizer that needs other `libraries`; export.json names them. Before
-the folder appears, another process loads both, in Python and as TensorFlow Serving does,
+operations. A tokenizer may need other `libraries`, which export.json names. Before the
+folder appears, another process loads both, in Python and as TensorFlow Serving does,
 and must give the answers that this process computed with text/ and the script. export.json
 is written last and lists the files; a folder that contains others is never removed.
 """
@@ -83,9 +80,6 @@ class Product:
         requests, answers: requests for the final check, and their expected answers.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
         formats: further formats in which to write the network; from `portable.FORMATS`.
-        name: what its signatures are called besides, if there are others' `adapters`.
-        adapters: by name, others to write with it, whose models share variables with its
-            own and whose tokenizers are equal.
     """
 
     model: Callable
@@ -105,8 +99,6 @@ class Product:
         default_factory=dict
     )
     formats: Sequence[str] = ()
-    name: str = ""
-    adapters: Mapping[str, "Product"] = dataclasses.field(default_factory=dict)
 
 
 def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray]):
@@ -188,42 +180,27 @@ def _write(product: Product, directory: str) -> None:
             name: _text_signature(function, tokenizer, network, product.inputs)
             for name, function in served.items()
         }
-        weights = list(product.model.weights)
-        if product.adapters:
-            network[product.name] = network["serving_default"]
-            signatures[product.name] = signatures["serving_default"]
-        for name, other in product.adapters.items():
-            own = _network(other)
-            network[name] = own["serving_default"]
-            signatures[name] = _text_signature(
-                other.serve, tokenizer, own, other.inputs
-            )
-            weights += other.model.weights
         signatures |= {"tensors": network["serving_default"]}
         signatures |= {"examples": network["examples"]}
-        _save_model(weights, network, os.path.join(directory, TENSORS))
-        _save_model(
-            weights, signatures, os.path.join(directory, TEXT), tokenizer=tokenizer
-        )
+        _save_model(product.model, network, os.path.join(directory, TENSORS))
+        text = os.path.join(directory, TEXT)
+        _save_model(product.model, signatures, text, tokenizer=tokenizer)
 
 
 def _write_warm_up(product: Product, directory: str) -> None:
     """Of the first request alone: a sample, while later ones may be a user's texts."""
-    texts, rows = {}, {}
-    for name, each in {"serving_default": product, **product.adapters}.items():
-        of_parts = {
-            part: _strings([each.requests[0][part]], kind)
-            for part, kind in each.inputs.items()
-        }
-        texts[name] = {
-            part: tf.constant(values, dtype, shape)
-            for part, (dtype, shape, values) in of_parts.items()
-        }
-        rows[name] = {part: values[:1] for part, values in each.batch.items()}
-    texts |= dict.fromkeys(product.more, texts["serving_default"])
-    texts["tensors"] = rows["serving_default"]
-    warm_up.write(os.path.join(directory, TEXT), texts)
-    warm_up.write(os.path.join(directory, TENSORS), rows)
+    texts = {
+        name: _strings([product.requests[0][name]], kind)
+        for name, kind in product.inputs.items()
+    }
+    texts = {
+        name: tf.constant(values, dtype, shape)
+        for name, (dtype, shape, values) in texts.items()
+    }
+    row = {name: values[:1] for name, values in product.batch.items()}
+    calls = dict.fromkeys(("serving_default", *product.more), texts)
+    warm_up.write(os.path.join(directory, TEXT), calls | {"tensors": row})
+    warm_up.write(os.path.join(directory, TENSORS), {"serving_default": row})
 
 
 def _describe(product: Product, directory: str, card: str) -> None:
@@ -244,10 +221,10 @@ def _describe(product: Product, directory: str, card: str) -> None:
         file.write(content)
 
 
-def _save_model(weights, signatures, path, **parts):
+def _save_model(model, signatures, path, **parts):
     module = tf.Module()
     # Explicitly, because a Keras layer does not expose all of its variables to tf.Module.
-    module.weights = [variable.value for variable in weights]
+    module.weights = [variable.value for variable in model.weights]
     for name, part in parts.items():
         setattr(module, name, part)
     with anywhere.access(path), _quiet():
@@ -324,11 +301,11 @@ def _features(layout):
 
 def _description(product: Product) -> dict:
     libraries = libraries_of(product.tokenizer)
-    adapters = {product.name: product, **product.adapters} if product.adapters else {}
-    adapters = {name: _of_answers(each) for name, each in adapters.items()}
     return {
-        **_of_answers(product),
-        **({"adapters": adapters} if adapters else {}),
+        "form": product.form,
+        "inputs": dict(product.inputs),
+        **product.description,
+        "max_seq_length": product.layout.max_seq_length,
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
         "dtype": product.dtype,
@@ -343,64 +320,41 @@ def _description(product: Product) -> dict:
     }
 
 
-def _of_answers(product):
-    """What is said of the answers of one adapter, too."""
-    return {
-        "form": product.form,
-        "inputs": dict(product.inputs),
-        **product.description,
-        "max_seq_length": product.layout.max_seq_length,
-    }
-
-
 # === Checking ========================================================================
 
 
 def _check(product: Product, directory: str) -> None:
     """Removes the export unless another process gets the same answers from it."""
     calls = [*_calls(product)]
-    for name, other in product.adapters.items():
-        calls += [
-            (other, TEXT, name, _requests(other), None),
-            (other, TENSORS, name, _batch(other), other.outputs),
-        ]
-    calls.sort(key=lambda call: call[1])  # so that a SavedModel is loaded once
     libraries = libraries_of(product.tokenizer)
-    called = [(model, name, inputs) for _, model, name, inputs, _ in calls]
+    called = [call[:3] for call in calls]
     for how, answers in _reload(directory, libraries, called).items():
-        for (each, *_, expected), outputs in zip(calls, answers, strict=True):
+        for (*_, expected), outputs in zip(calls, answers, strict=True):
             if expected is None:
-                _check_answers(how, each, outputs)
+                _check_answers(how, product, outputs)
             else:
                 what = f"{how} returns different"
                 _compare_arrays(what, expected, outputs, product.dtype)
 
 
 def _calls(product):
-    """Whose, a SavedModel, its signature, inputs, and expected outputs; None: answers."""
-    requests, batch = _requests(product), _batch(product)
+    """A SavedModel, its signature, inputs, and expected outputs; None: answers."""
+    requests = {
+        name: _strings([request[name] for request in product.requests], kind)
+        for name, kind in product.inputs.items()
+    }
+    batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
     flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
     examples = encoding.encode(flat, product.layout.schema)
     examples = [base64.b64encode(example).decode() for example in examples]
     examples = {"examples": ("bytes", [len(examples)], examples)}
-    yield product, TENSORS, "serving_default", batch, product.outputs
-    yield product, TENSORS, "examples", examples, product.outputs
-    yield product, TEXT, "tensors", batch, product.outputs
-    yield product, TEXT, "examples", examples, product.outputs
+    yield TENSORS, "serving_default", batch, product.outputs
+    yield TENSORS, "examples", examples, product.outputs
+    yield TEXT, "tensors", batch, product.outputs
+    yield TEXT, "examples", examples, product.outputs
     for name, (_, outputs) in product.more.items():
-        yield product, TEXT, name, requests, outputs
-    yield product, TEXT, "serving_default", requests, None
-
-
-def _requests(product):
-    return {
-        name: _strings([request[name] for request in product.requests], kind)
-        for name, kind in product.inputs.items()
-    }
-
-
-def _batch(product):
-    return {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
+        yield TEXT, name, requests, outputs
+    yield TEXT, "serving_default", requests, None
 
 
 def _check_answers(how, product, outputs):

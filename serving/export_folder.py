@@ -15,16 +15,27 @@ _OF_TENSORFLOW = {f"{model}/assets" for model in (predictor.TEXT, predictor.TENS
 
 
 def check_place(output_dir: str) -> None:
-    """Refuses a place where something else than an export is."""
-    final = os.path.join(output_dir, predictor.FOLDER)
-    if not anywhere.exists(final) and not os.path.islink(final):
+    """Refuses a place where something else is than an export alone."""
+    _check(os.path.join(output_dir, predictor.FOLDER))
+
+
+def _check(final: str) -> None:
+    if os.path.islink(final):
+        raise _in_the_way(final, "is a link")
+    if not anywhere.exists(final):
         return
-    is_ours = anywhere.exists(os.path.join(final, predictor.DESCRIPTION))
-    if not is_ours and (not anywhere.isdir(final) or anywhere.listdir(final)):
-        raise UserError(
-            f"{final}: exists and is not an export; move it, or choose another "
-            "--output_dir"
-        )
+    if not anywhere.isdir(final):
+        raise _in_the_way(final, "is a file")
+    strangers = _strangers(final)
+    if strangers:
+        raise _in_the_way(os.path.join(final, strangers[0]), "is not part of an export")
+
+
+def _in_the_way(path: str, what: str) -> UserError:
+    return UserError(
+        f"{path}: {what}, and an export would replace it; move it away, or choose another "
+        "--output_dir"
+    )
 
 
 def recover(output_dir: str) -> None:
@@ -47,11 +58,9 @@ def replacing(final: str) -> Iterator[str]:
         try:
             anywhere.makedirs(new)
             yield new
+            _check(final)
             if anywhere.exists(final):
-                if _is_ours(final) and not os.path.islink(final):
-                    anywhere.rename(final, old)
-                else:
-                    anywhere.set_aside(final)
+                anywhere.rename(final, old)
             anywhere.rename(new, final)
         finally:
             if anywhere.exists(old) and not anywhere.exists(final):
@@ -106,12 +115,12 @@ def _clear(final: str) -> None:
             _remove(os.path.join(parent, entry.rstrip("/")))
 
 
-def _is_ours(final: str) -> bool:
-    """Whether an export contains only its own files and folders."""
-    description = json_files.read_own(os.path.join(final, predictor.DESCRIPTION))
-    made = description.get("files")
-    is_whole = isinstance(made, list) and set(files(final)) <= set(map(str, made))
-    return is_whole and _empty_folders(final) <= _OF_TENSORFLOW
+def _strangers(final: str) -> list[str]:
+    """What is in the folder of an export, and not of it: files and empty folders."""
+    made = json_files.read_own(os.path.join(final, predictor.DESCRIPTION)).get("files")
+    made = set(map(str, made)) if isinstance(made, list) else set()
+    others = {*files(final)} - made | _empty_folders(final) - _OF_TENSORFLOW - {"."}
+    return sorted(others)
 
 
 def files(directory: str) -> list[str]:

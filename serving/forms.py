@@ -1,11 +1,38 @@
 """Turns an exported model's outputs for a batch into JSON answers of various forms.
 
 Every export serves one form. Loads only NumPy.
+
+To add a form, add a row to FORMS.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+
+RARE = ("probability", "score", "null_odds")  # only from some models
+
+
+class Form(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        answer: (an output's row by name, the request) -> the JSON answer; strings are UTF-8
+            bytes, and lists of the request tell how much of a padded row to use.
+        names: the names in an answer.
+        task: what hubs call the task.
+        purpose: what such a model does, in words.
+        faults: (name, texts) -> what is wrong with a list of a request, for a person.
+        export: "module:class" of the `TextExport` that answers so with a network of
+            pre-training; None if only fine-tuned models do.
+    """
+
+    answer: Callable[[Mapping, Mapping], dict]
+    names: tuple[str, ...]
+    task: str
+    purpose: str
+    faults: Callable[[str, Sequence[str]], Iterator[str]] | None = None
+    export: str | None = None
 
 
 def answers(
@@ -16,10 +43,9 @@ def answers(
     Args:
         form: one of FORMS.
         outputs: name -> [b, ...], from serving_default; strings as UTF-8 bytes.
-        requests: the b requests; the sizes of their lists tell how much of a padded row to
-            use.
+        requests: the b requests.
     """
-    answer = FORMS[form]
+    answer = FORMS[form].answer
     return [
         answer({name: value[i] for name, value in outputs.items()}, request)
         for i, request in enumerate(requests)
@@ -44,7 +70,7 @@ def _number(row, request):
     return {"predicted": _float(row["predicted"])}
 
 
-def _written(row, request):
+def _plain_text(row, request):
     return {"predicted": _text(row["predicted"])}
 
 
@@ -118,52 +144,12 @@ def _replaced(row, request):
     }
 
 
-def faults(form: str, name: str, texts: Sequence[str]) -> Iterator[str]:
-    """What is wrong with a list of a request, for a person to read."""
-    if form in _FAULTS:
-        yield from _FAULTS[form](name, texts)
-
-
 def _faults_of_choices(name, texts):
     if not texts:
         yield f"{name} is empty: nothing to choose from"
     for number, text in enumerate(texts, start=1):
         if not text.strip():
             yield f"{name} has an empty choice, number {number}"
-
-
-_FAULTS = {"choice": _faults_of_choices}
-
-FORMS = {
-    "label": _label,
-    "labels": _labels,
-    "number": _number,
-    "choice": _choice,
-    "span": _span,
-    "tags": _tags,
-    "word_tags": _word_tags,
-    "masks": _masks,
-    "next": _next,
-    "replaced": _replaced,
-    "text": _written,
-}
-
-RARE = ("probability", "score", "null_odds")  # only from some models
-
-# The names in the answers of each form.
-NAMES = {
-    "label": ("predicted", "probabilities"),
-    "labels": ("predicted", "probabilities"),
-    "number": ("predicted",),
-    "choice": ("predicted", "probabilities"),
-    "span": ("answer", "start", "end", "probability", "score", "null_odds"),
-    "tags": ("tags", "probabilities", "entities"),
-    "word_tags": ("tags", "probabilities"),
-    "masks": ("masks",),
-    "next": ("tokens",),
-    "replaced": ("tokens",),
-    "text": ("predicted",),
-}
 
 
 def _tokens(tokens, probabilities):
@@ -195,3 +181,62 @@ def _floats(values):
 def _float(value: np.float32) -> float:
     """The shortest number that is this float32: 0.9, not 0.8999999761581421."""
     return float(str(value))
+
+
+_PREDICTED = ("predicted", "probabilities")
+_PRETRAINED = "training.pretraining.exports"
+FORMS = {
+    "label": Form(_label, _PREDICTED, "text-classification", "classifies texts"),
+    "labels": Form(_labels, _PREDICTED, "text-classification", "classifies texts"),
+    "number": Form(_number, ("predicted",), "text-classification", "scores texts"),
+    "choice": Form(
+        _choice,
+        _PREDICTED,
+        "multiple-choice",
+        "chooses one of several texts",
+        faults=_faults_of_choices,
+    ),
+    "span": Form(
+        _span,
+        ("answer", "start", "end", *RARE),
+        "question-answering",
+        "answers questions about a text",
+    ),
+    "tags": Form(
+        _tags,
+        ("tags", "probabilities", "entities"),
+        "token-classification",
+        "tags words",
+    ),
+    "word_tags": Form(
+        _word_tags, ("tags", "probabilities"), "token-classification", "tags words"
+    ),
+    "masks": Form(
+        _masks,
+        ("masks",),
+        "fill-mask",
+        "fills in masked words",
+        export=f"{_PRETRAINED}:MasksExport",
+    ),
+    "next": Form(
+        _next,
+        ("tokens",),
+        "text-generation",
+        "continues texts",
+        export=f"{_PRETRAINED}:ContinuationExport",
+    ),
+    "replaced": Form(
+        _replaced,
+        ("tokens",),
+        "token-classification",
+        "finds replaced tokens",
+        export=f"{_PRETRAINED}:ReplacedExport",
+    ),
+    "text": Form(
+        _plain_text,
+        ("predicted",),
+        "text2text-generation",
+        "answers texts with texts",
+        export=f"{_PRETRAINED}:SpansExport",
+    ),
+}

@@ -5,7 +5,7 @@ It is plain TensorFlow: none of the model's Python code is loaded.
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -60,7 +60,7 @@ class Served:
     @property
     def names(self) -> list[str]:
         """The names in an answer."""
-        names = forms.NAMES[self.description["form"]]
+        names = forms.FORMS[self.description["form"]].names
         outputs = self._serve.structured_outputs
         return [name for name in names if name not in forms.RARE or name in outputs]
 
@@ -140,43 +140,9 @@ class Served:
                     yield f"{name} {inside} {_kind(text)}, not a string"
                 if at := _half_character(text):
                     yield f"{name} contains {at}, half a character (a lone surrogate)"
-            if kind == "list":
-                yield from forms.faults(self.description["form"], name, texts)
-
-
-class Several(Served):
-    """Several that take the same requests; an answer is the answer of each by its name.
-
-    Args:
-        served: by name.
-        directory: what messages call the model.
-    Raises:
-        UserError: they take different requests.
-    """
-
-    def __init__(self, served: Mapping[str, Served], directory: str):
-        (first, one), *others = served.items()
-        super().__init__(one.description, None, directory)
-        self._served = served
-        for name, other in others:
-            if other.parts != one.parts:
-                raise UserError(
-                    f"{directory}: the adapter {first} takes {one.describe_request()}, "
-                    f"but {name} takes {other.describe_request()}; query them one by one"
-                )
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._served)
-
-    def predict(self, requests: list[Mapping], batch_size: int = 32) -> list[dict]:
-        answers = [s.predict(requests, batch_size) for s in self._served.values()]
-        rows = zip(*answers, strict=True)
-        return [dict(zip(self.names, row, strict=True)) for row in rows]
-
-    def check(self, request: object, where: str) -> None:
-        for served in self._served.values():
-            served.check(request, where)
+            faults = forms.FORMS[self.description["form"]].faults
+            if kind == "list" and faults:
+                yield from faults(name, texts)
 
 
 class Predictor(Served):
@@ -184,8 +150,6 @@ class Predictor(Served):
 
     Attributes:
         title: the name of the folder of the run that made it, or of its own.
-        adapters: those on the base of the model by name, its own among them; {} for a
-            model that was exported alone.
     """
 
     def __init__(self, directory: str):
@@ -208,36 +172,11 @@ class Predictor(Served):
             ) from error
         serve = self._loaded.signatures.get("serving_default")
         super().__init__(description, serve, directory)
-        self.adapters: Mapping[str, Served] = {
-            name: Served(described, self._loaded.signatures.get(name), directory)
-            for name, described in description.get("adapters", {}).items()
-        }
-        for each in (self, *self.adapters.values()):
-            if each.tensors != set(each.parts):
-                raise UserError(
-                    f"{model}: takes {', '.join(sorted(each.tensors)) or 'nothing'}, but "
-                    f"{path} says {', '.join(sorted(each.parts))}; use the export's own "
-                    "folder"
-                )
-
-    def named(self, names: Sequence[str]) -> Served:
-        """The adapters of these names, or all of the model if there are none.
-
-        Raises:
-            UserError: the model has no such adapter, or they take different requests.
-        """
-        for name in names:
-            if name not in self.adapters:
-                names_there = ", ".join(self.adapters)
-                hint = f"its adapters are {names_there}"
-                hint = (
-                    hint if names_there else "it was exported without --export_adapters"
-                )
-                raise UserError(f"{self._directory}: has no adapter {name!a}; {hint}")
-        chosen = {name: self.adapters[name] for name in names}
-        if len(chosen) > 1:
-            return Several(chosen, self._directory)
-        return next(iter(chosen.values()), self)
+        if self.tensors != set(self.parts):
+            raise UserError(
+                f"{model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
+                f"{path} says {', '.join(sorted(self.parts))}; use the export's own folder"
+            )
 
 
 def _import_libraries(names, path):

@@ -1,6 +1,6 @@
 """Serves an exported model as a local page, and as JSON in the style of TensorFlow Serving.
 
-    GET  /                          a page for trying the model or one of its adapters
+    GET  /                          a page for trying the model
     GET  /v1/models/NAME            the model's status
     GET  /v1/models/NAME/metadata   its signature, and the names in an answer
     POST /v1/models/NAME:predict    {"instances": [...]} -> {"predictions": [...]}
@@ -16,7 +16,7 @@ is {"error": "..."}. It differs from TensorFlow Serving:
   output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}. So the
   metadata have a key more, "answers"; their signature is that of the SavedModel.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
-* There is one version. A signature_name is serving_default, or the name of an adapter.
+* There is one version, and one signature_name, serving_default.
 * Pages from other sites are refused by their Origin and, on a loopback address, by the
   host name under which they reach this server.
 
@@ -35,7 +35,6 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Collection
 
 import h11
 import uvicorn
@@ -51,7 +50,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
 from files import json_files
-from serving.predictor import Predictor, Served
+from serving.predictor import Predictor
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests
@@ -129,31 +128,27 @@ def app(
     """The application.
 
     Args:
-        predictor: whose adapters answer, too, to requests with their signature_name.
         hosts: the names under which browsers may reach it; None for all. With a name of
             their own that resolves to this machine, other sites' pages could read the
             answers.
     """
-    signatures = {"serving_default": predictor, **predictor.adapters}
-    batcher = _Batcher()
-    pages = {signature: _Page(predictor, name, signature) for signature in signatures}
+    batcher = _Batcher(predictor)
+    page = _Page(predictor, name)
 
     async def metadata(request: Request) -> JSONResponse:
-        return JSONResponse(_metadata(signatures, name))
+        return JSONResponse(_metadata(predictor, name))
 
     async def predict(request: Request) -> JSONResponse:
         content = _content(await _body(request))
-        served = signatures[_signature_name(content, signatures)]
-        requests, by_columns = _instances(content, served)
-        answers = await batcher.predict(served, requests)
+        requests, by_columns = _instances(content, predictor)
+        answers = await batcher.predict(requests)
         if by_columns:
-            names = answers[0] if answers else served.names
+            names = answers[0] if answers else predictor.names
             return JSONResponse({"outputs": _columns(answers, names)})
         return JSONResponse({"predictions": answers})
 
     async def show(request: Request) -> HTMLResponse:
-        asked = request.query_params.get("signature_name")
-        return pages.get(asked, pages["serving_default"]).response()
+        return page.response()
 
     async def refuse(request: Request, error: HTTPException) -> JSONResponse:
         message = error.detail
@@ -188,18 +183,13 @@ async def _status(request: Request) -> JSONResponse:
     return JSONResponse({"model_version_status": [version]})
 
 
-def _metadata(signatures, name):
+def _metadata(predictor, name):
     spec = {"name": name, "signature_name": "", "version": "1"}
-    tensors = {signature: each.signature() for signature, each in signatures.items()}
-    answers = {
-        signature: {"form": each.description["form"], "names": each.names}
-        for signature, each in signatures.items()
-    }
-    default = answers.pop("serving_default")
+    signatures = {"serving_default": predictor.signature()}
     return {
         "model_spec": spec,
-        "metadata": {"signature_def": {"signature_def": tensors}},
-        "answers": default | ({"adapters": answers} if answers else {}),
+        "metadata": {"signature_def": {"signature_def": signatures}},
+        "answers": {"form": predictor.description["form"], "names": predictor.names},
     }
 
 
@@ -384,17 +374,7 @@ def _content(body: bytes) -> object:
         raise HTTPException(400, f"not JSON: {error}") from None
 
 
-def _signature_name(content: object, signatures: Collection[str]) -> str:
-    """The signature that a request names."""
-    if not isinstance(content, dict):
-        return "serving_default"
-    name = content.pop("signature_name", "serving_default")
-    if not isinstance(name, str) or name not in signatures:
-        raise HTTPException(400, f"signature_name: must be {' or '.join(signatures)}")
-    return name
-
-
-def _instances(content: object, predictor: Served) -> tuple[list[dict], bool]:
+def _instances(content: object, predictor: Predictor) -> tuple[list[dict], bool]:
     """The requests to the model in one to the server; whether by columns."""
     expected = f'{{"instances": [...]}}, each {predictor.describe_request()}'
     by_columns = isinstance(content, dict) and "inputs" in content
@@ -408,10 +388,12 @@ def _instances(content: object, predictor: Served) -> tuple[list[dict], bool]:
         content["instances"] = _rows(content.pop("inputs"), predictor)
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
         raise HTTPException(400, f"the request is not {expected}")
-    if others := sorted(content.keys() - {"instances"}):
+    if others := sorted(content.keys() - {"instances", "signature_name"}):
         raise HTTPException(
             400, f"{others[0][:40]!a} is unknown; the request must be {expected}"
         )
+    if content.get("signature_name", "serving_default") != "serving_default":
+        raise HTTPException(400, "signature_name: must be serving_default")
     instances = content["instances"]
     if len(instances) > MAX_INSTANCES:
         raise HTTPException(
@@ -494,7 +476,8 @@ def _check(instance, where, predictor):
 class _Batcher:
     """Answers together all requests that arrive while the model is busy."""
 
-    def __init__(self):
+    def __init__(self, predictor):
+        self._predictor = predictor
         self._waiting = None
 
     @contextlib.asynccontextmanager
@@ -504,10 +487,10 @@ class _Batcher:
         yield
         work.cancel()
 
-    async def predict(self, served: Served, requests: list[dict]) -> list[dict]:
+    async def predict(self, requests: list[dict]) -> list[dict]:
         answers = asyncio.get_running_loop().create_future()
         try:
-            self._waiting.put_nowait((served, requests, answers))
+            self._waiting.put_nowait((requests, answers))
         except asyncio.QueueFull:
             raise HTTPException(503, "too many requests at once; try again") from None
         return await answers
@@ -515,27 +498,23 @@ class _Batcher:
     async def _work(self):
         while True:
             some = [await self._waiting.get()]
-            count = len(some[0][1])
+            count = len(some[0][0])
             while not self._waiting.empty() and count < MAX_INSTANCES:
                 some.append(self._waiting.get_nowait())
-                count += len(some[-1][1])
-            for served in dict.fromkeys(served for served, *_ in some):
-                of_model = [
-                    (rows, answers) for other, rows, answers in some if other is served
-                ]
-                await self._answer(served, of_model)
+                count += len(some[-1][0])
+            await self._answer(some)
 
-    async def _answer(self, served, some):
+    async def _answer(self, some):
         requests = [request for requests, _ in some for request in requests]
         try:
-            answers = iter(await asyncio.to_thread(served.predict, requests))
+            answers = iter(await asyncio.to_thread(self._predictor.predict, requests))
         except Exception as error:
             if len(some) == 1:
                 if not some[0][1].done():  # otherwise its client is gone
                     some[0][1].set_exception(error)
                 return
             for one in some:  # to find the one that fails
-                await self._answer(served, [one])
+                await self._answer([one])
             return
         for requests, answered in some:
             predictions = list(itertools.islice(answers, len(requests)))
@@ -547,20 +526,17 @@ class _Batcher:
 
 
 class _Page:
-    """page.html with a signature's form and parts; it loads nothing else."""
+    """page.html with the model's form and parts; it loads nothing else."""
 
-    def __init__(self, predictor, name, signature):
+    def __init__(self, predictor, name):
         files = importlib.resources.files("serving")
-        served = predictor.adapters.get(signature, predictor)
         model = {
             "name": name,
             "title": predictor.title or name,
-            "signature": signature,
-            "adapters": list(predictor.adapters),
-            "form": served.description["form"],
-            "inputs": dict(served.parts),
-            "mask": served.description.get("mask", "[MASK]"),
-            "characters": served.description.get("characters", False),
+            "form": predictor.description["form"],
+            "inputs": dict(predictor.parts),
+            "mask": predictor.description.get("mask", "[MASK]"),
+            "characters": predictor.description.get("characters", False),
         }
         # In a page, "</script>" would end the script, wherever it occurs.
         self._model = json.dumps(model).replace("<", "\\u003c")

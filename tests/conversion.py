@@ -10,6 +10,7 @@ import safetensors.numpy
 import convert_checkpoint
 import tests
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -50,7 +51,9 @@ def made(folder, objective, seed=0):
         name: rng.normal(size=shape).astype(np.float32)
         for name, shape in shapes(objective).items()
     }
-    checkpoint.save(str(folder), 7, tensors | {"global_step": np.int64(7)}, keep=1)
+    checkpoint.save(
+        Folder.open(str(folder)), 7, tensors | {"global_step": np.int64(7)}, keep=1
+    )
     (folder / "bert_config.json").write_text(TINY.to_json_string())
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     return tensors

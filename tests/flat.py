@@ -1,4 +1,4 @@
-"""Corpora of which only lengths matter."""
+"""Corpora; only their lengths matter."""
 
 from itertools import accumulate
 

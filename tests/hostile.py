@@ -100,16 +100,16 @@ SCRIPTS = {
     "inspect_records": (given.of_inspection, {"report_file": "out.html"}),
     "extract_features": (given.of_features, _OUT),
     "predict": (given.of_questions, _OUT),
-    "augment_text": (given.of_augmentation, _OUT),
+    "recipes.augment": (given.of_augmentation, _OUT),
     "fill_mask": (_of_masks, {}),
     "continue_text": (_of_continuation, {"num_tokens": 2}),
     "convert_checkpoint": (_of_conversion, {"output_dir": "out"}),
-    "demo.collect_documentation": (given.of_nothing, _OUT | {"max_modules": 20}),
-    "demo.demo": (given.of_nothing, {"short": True, "output_dir": "out"}),
-    "run_ablations": (_of_ablations, {"output_dir": "out"}),
-    "run_suite": (_of_suite, {"output_dir": "out"}),
+    "recipes.collect_documentation": (given.of_nothing, _OUT | {"max_modules": 20}),
+    "recipes.demo": (given.of_nothing, {"short": True, "output_dir": "out"}),
+    "recipes.ablations": (_of_ablations, {"output_dir": "out"}),
+    "recipes.suite": (_of_suite, {"output_dir": "out"}),
 }
-ONLY_READ = {"demo.demo", "run_ablations", "run_suite"}  # they take minutes
+ONLY_READ = {"recipes.demo", "recipes.ablations", "recipes.suite"}  # they take minutes
 
 
 def make_files(script: str, folder: pathlib.Path) -> dict:

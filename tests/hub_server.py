@@ -24,7 +24,7 @@ class Hub:
         models: a folder for each name, "organization/name".
         gated: names of models that ask for conditions to be accepted.
         damaged: names of files that are sent with a wrong byte.
-        dribbles: whether answers never end, of which a byte comes now and then.
+        dribbles: whether answers never end: a byte comes now and then.
         read_only: whether nothing may be uploaded.
         has_checksums: whether it says sizes and checksums; some mirrors do not.
         uploaded: the content of each file by the name of its model and its own.

@@ -17,7 +17,8 @@ import options
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import FOUND, Folder
 from errors import UserError
 from serving.predictor import Predictor
 from tests.killed import Killed
@@ -109,10 +110,10 @@ def check_goes_on(run, whole: pathlib.Path, folder: pathlib.Path, capsys, **chan
 def check_refused(run, folder: pathlib.Path, message: str, **changes) -> None:
     """One line for the user; earlier results are as they were, with nothing half done."""
     output = folder / "output"
-    output.mkdir(exist_ok=True)
+    Folder.open(str(output)).claim()
     # What was sound may be there already, for the next try.
     sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
-    sound |= {"bert_config.json", run_folder.RECORD}
+    sound |= {"bert_config.json", FOUND}
     earlier = {"eval_results.txt", "eval_results.json", "predictions.json"}
     for name in earlier:
         (output / name).write_text(f"earlier {name}")
@@ -129,7 +130,7 @@ def check_refused(run, folder: pathlib.Path, message: str, **changes) -> None:
 
 def forget_after(step: int, folder: pathlib.Path, name: str = "output") -> None:
     """Leaves an output_dir as a run does that is killed with this checkpoint its newest."""
-    for saved in run_folder.steps(str(folder / name)):
+    for saved in Folder.open(str(folder / name)).steps:
         if saved > step:
             for path in (folder / name).glob(f"model.ckpt-{saved}.*"):
                 path.unlink()

@@ -5,6 +5,7 @@ import random
 
 import run_ner
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from modeling.architectures.bert import BertEncoder
 from tests import jobs, tiny
 from text.tasks import tags
@@ -54,7 +55,7 @@ def write_files(folder, config=TINY):
 def save_encoder(folder, config=TINY):
     encoder = BertEncoder(config, seed=5)
     weights = {variable.path: variable.numpy() for variable in encoder.weights}
-    checkpoint.save(str(folder / "encoder"), 1, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder / "encoder")), 1, weights, keep=1)
     return weights
 
 

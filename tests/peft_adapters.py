@@ -8,6 +8,7 @@ import numpy as np
 import convert_checkpoint
 import run_classifier
 from training.storage import adapters, checkpoint
+from training.storage.folder import Folder
 from family.electra.encoder import ElectraConfig
 from family.roberta.config import RobertaConfig
 from modeling.objectives import low_rank, tasks
@@ -72,10 +73,14 @@ def make(
         task: by default, classification.
         changes: of the config.
     """
-    base, output = str(folder / "base"), folder / "output"
     config = dataclasses.replace(config_of(folder, kind), **changes)
+    write_run(folder, task or tasks.Classification(2), config, targets)
+
+
+def write_run(folder: pathlib.Path, task, config, targets) -> None:
+    """Writes random adapters of base/ to output/, as a run of this objective does."""
+    base, output = str(folder / "base"), folder / "output"
     weights = checkpoint.read(checkpoint.resolve(base))
-    task = task or tasks.Classification(2)
     network = low_rank.LowRank(
         task, rank=2, alpha=4.0, targets=targets, base=weights
     ).network(config)
@@ -85,11 +90,11 @@ def make(
         for v in network.trainable_variables
     }
     tensors |= {"output_weights/adam_m": rng.normal(size=3), "global_step": np.int64(1)}
-    checkpoint.save(str(output), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(output)), 1, tensors, keep=1)
     (output / "bert_config.json").write_text(config.to_json_string())
-    scope = network.encoder.scope
-    digest = checkpoint.digest(checkpoint.base_weights(base, (scope,)))
-    adapters.write_note(str(output), adapters.Note(base, digest, [scope], 4.0))
+    digest = checkpoint.digest(checkpoint.base_weights(base, network.scope))
+    note = adapters.Note(base, digest, list(network.scope), 4.0)
+    adapters.write_note(Folder.open(str(output)), note)
 
 
 def convert(source: pathlib.Path, folder: pathlib.Path, **flags) -> None:

@@ -6,36 +6,22 @@ import re
 import shutil
 from collections.abc import Mapping
 
-import numpy as np
+from training.storage.folder import FOUND, Folder
 
-from training.storage import checkpoint, lease, run_folder
-
-TRIALS = [f"rate{rate}-batch8-epochs1.0-seed12345" for rate in (0.001, 0.0001)]
-
-# As names that scripts write, and as names that look like those.
+# Names that look like those that scripts write, and belong to nobody else in a folder.
 NAMES = """
-    notes.txt .hidden x.tmp-123 x.tfrecord.tmp-99999999 events.out.tfevents.1.mine
-    writing-style-notes.md writing-prompts/data/train.tsv writing-export/mine.txt
-    replaced-export/mine.txt .export/mine.txt model.ckpt-999.data-00000-of-00001
-    model.ckpt-3.meta run.json task.json text.json bert_config.json vocab.txt checkpoint
-    metrics.jsonl curves.png evaluations.json eval_results.txt eval_results.json
-    mistakes.html outcome.json search.json skipped_batch.npz
-    predictions.jsonl predictions.json nbest_predictions.json null_odds.json
-    train.tf_record eval.tf_record predict.tf_record predict.tf_record.json
-    test_results.tsv SST-2.tsv test_predictions.txt test_entities.json
+    notes.txt .hidden nohup.out x.tmp-123 x.tfrecord.tmp-99999999
+    events.out.tfevents.1.mine writing-style-notes.md writing-prompts/data/train.tsv
+    writing-export/mine.txt replaced-export/mine.txt .export/mine.txt model.ckpt-3.meta
     export.json origin.json settings.json corpus.json plan.pairs lock ended.json
 """.split()
-CONTENTS = {
-    "run.json": '{"distance": "10 km"}',
-    "task.json": '["clean the kitchen"]',
-    "outcome.json": '["a draw"]',
-    "evaluations.json": '{"restaurant": 5}',
-    "metrics.jsonl": '{"step": 99, "kind": "dance"}\nnot JSON\n[1]\n',
-    "checkpoint": 'model_checkpoint_path: "model.ckpt-12"\n'
-    'all_model_checkpoint_paths: "model.ckpt-12"\n',
-}
-FOLDERS = ("", "best", "eval", "export", "runs")
-FOLDERS += tuple(f"runs/{t}/{n}" for t in TRIALS for n in ("", "best"))
+# Names that trainings write: they do not begin where these are.
+OF_RUNS = """
+    run.json task.json text.json bert_config.json metrics.jsonl curves.png
+    evaluations.json eval_results.txt eval_results.json mistakes.html outcome.json
+    search.json skipped_batch.npz predictions.jsonl predictions.json train.tf_record
+    eval.tf_record predict.tf_record test_results.tsv SST-2.tsv vocab.txt
+""".split()
 
 
 def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
@@ -47,7 +33,7 @@ def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
         if os.path.lexists(path):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = CONTENTS.get(path.name, f"my own {name}\n")
+        content = f"my own {name}\n"
         if guise == "folder":
             path.mkdir()
             (path / "mine.txt").write_text(content)
@@ -57,20 +43,6 @@ def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
             path.symlink_to(elsewhere / path.name)
         else:
             path.write_text(content)
-
-
-def plant_everywhere(folder: pathlib.Path, guise="file") -> None:
-    for place in FOLDERS:
-        plant(folder / place, guise=guise)
-        (folder / place / "empty").mkdir()
-    for place in ("best", *(f for f in FOLDERS if f.endswith("/best"))):
-        put_checkpoint(folder / place, 12)
-
-
-def put_checkpoint(folder: pathlib.Path, step: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {"mine": np.full(3, step, np.float32)}
-    checkpoint.write_bundle(str(folder / f"model.ckpt-{step}"), tensors)
 
 
 def contents(root: pathlib.Path) -> dict[str, object]:
@@ -86,30 +58,19 @@ def contents(root: pathlib.Path) -> dict[str, object]:
     return found
 
 
-def check_kept(strangers: Mapping, after: Mapping, said: str, root: pathlib.Path):
-    """Everything is there; what has another name had to make room, and was named."""
-    for path, content in strangers.items():
-        if path in after and after[path] == content:
-            continue
-        places = [
-            other
-            for other in after
-            if re.sub(r"\.kept-\d+", "", other) == path and after[other] == content
-        ]
-        assert places, f"lost: {path}"
-        kept = re.match(r".*?\.kept-\d+", places[0])[0]
-        assert f"renamed to {root / kept}\n" in said, f"not a word about {path}"
-        has_taken = re.sub(r"\.kept-\d+$", "", kept)
-        # What the worse runs of a search wrote is dropped again.
-        assert has_taken in after or "/runs/" in kept, f"renamed for nothing: {path}"
+def check_still_there(strangers: Mapping, after: Mapping):
+    """Everything is as it was, under its name."""
+    changed = sorted(
+        path for path in strangers if after.get(path, b"") != strangers[path]
+    )
+    assert not changed
 
 
 def check_untouched(before: Mapping, after: Mapping):
     """Nothing changed; the rows of a set are no loss when they were made for nothing."""
-    changed = sorted(path for path in before if after.get(path, b"") != before[path])
-    assert not changed
+    check_still_there(before, after)
     new = (path for path in after.keys() - before if after[path] is not None)
-    ours = rf"(.*/)?({re.escape(run_folder.RECORD)}|[a-z]+\.tf_record(\.json)?)"
+    ours = rf"(.*/)?({re.escape(FOUND)}|[a-z]+\.tf_record(\.json)?)"
     assert not [path for path in new if not re.fullmatch(ours, path)]
 
 
@@ -131,7 +92,7 @@ def damaged(root, stack):
 
 
 def held(root, stack):
-    stack.enter_context(lease.held(str(root / "output"), print))
+    stack.enter_context(Folder.open(str(root / "output")).held(print))
 
 
 def planted(*names, guise="file"):
@@ -146,33 +107,22 @@ def killed(root, stack):
 
 def linked(root, stack):
     """Of what the run wrote, the user keeps some elsewhere."""
-    for name in ("vocab.txt", "bert_config.json", "metrics.jsonl", "task.json"):
+    for name in ("metrics.jsonl", "task.json"):
         (root / "output" / name).unlink()
         plant(root / "output", [name], guise="link")
 
 
-def emptier(root, stack):
-    """Of the strangers in the export, only an empty folder is left."""
-    export = root / "output" / "export"
-    made = {"text", "tensors", "export.json", "empty"}
-    for path in {path for path in export.iterdir() if path.name not in made}:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+def export_of_somebody(root, stack):
+    shutil.rmtree(root / "output" / "export", ignore_errors=True)
+    plant(root / "output", ["export/mine.txt"])
+
+
+def model_of_somebody(root, stack):
+    """As a release leaves its model, and what it wrote of it."""
+    shutil.copytree(root / "given" / "start", root / "output", dirs_exist_ok=True)
+    for name in (FOUND, "run.json"):
+        (root / "output" / name).unlink()
 
 
 def emptied(root, stack):
     (root / "given" / "text.txt").write_text("")
-
-
-def foreign_checkpoint(root, stack):
-    put_checkpoint(root / "output", 5)
-
-
-def only(*names, guise="file"):
-    """No other strangers than these."""
-
-    def replace(root, stack):
-        for path in sorted((root / "output").rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        plant(root / "output", names, guise)
-
-    return replace

@@ -98,6 +98,6 @@ def check_same(answers, expected):
         if not chances:
             assert answer["predicted"] == other["predicted"]
             continue
-        # Of two that are as probable but for rounding, either may be the best.
+        # If two are equally probable up to rounding, either may be the best.
         assert chances[answer["predicted"]] == max(chances)
         assert chances[other["predicted"]] == pytest.approx(max(chances), abs=1e-5)

@@ -14,21 +14,20 @@ import sys
 import pytest
 
 import tests
-from tests import forked
+from tests import forked, jobs
 
 ROOT = tests.ROOT
 # On the ground: command_line.py imports options.py, options.py errors.py, and errors.py
 # nothing. text declares the flags that it knows best. extensions.py finds family/
 GROUND = {"command_line", "errors", "extensions", "options"}
 _FLAGS = {"errors", "options"}  # only scripts read the command line
-FLOORS = {"files": {"files", *_FLAGS}, "modeling": {"modeling", "extensions"}}
+FLOORS = {"files": {"files", *_FLAGS}, "modeling": {"modeling", "errors", "extensions"}}
 FLOORS["text"] = {"text", "extensions", *FLOORS["files"]}
 FLOORS["serving"] = {"serving", *FLOORS["modeling"], *FLOORS["text"]}
 FLOORS["training"] = {"training", *FLOORS["serving"]}
 FLOORS["family"] = {"family", *FLOORS["training"]}
-FLOORS["ablations"] = {"ablations", *FLOORS["training"]}
-FLOORS["demo"] = {"demo", "command_line", *FLOORS["training"]}
-SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND
+FLOORS["recipes"] = {"recipes", "command_line", *FLOORS["training"]}
+SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND - tests.MOVED.keys()
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600  # lines
 OURS = {*FLOORS, *SCRIPTS, *GROUND}
 
@@ -111,7 +110,7 @@ def test_no_function_or_file_is_too_long_to_read():
 def test_the_ground_imports_nothing_above_it():
     assert imported(ROOT / "command_line.py") & OURS == {"errors", "options"}
     assert imported(ROOT / "options.py") & OURS == {"errors"}
-    assert not imported(ROOT / "errors.py")
+    assert not imported(ROOT / "errors.py") & OURS
 
 
 def test_modeling_needs_keras_alone():
@@ -119,10 +118,43 @@ def test_modeling_needs_keras_alone():
         assert not imported(path) & {"tensorflow", "tensorflow_text", "jax"}, path
 
 
+_PRIVATE = re.compile(
+    r"keras\.src|tensorflow\.python|\b_(?:flatten_layers|track_variable"
+    r"|get_variable_index)\b"
+)
+
+
+def test_one_file_each_uses_what_is_not_public_in_keras_and_in_tensorflow():
+    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    paths += [ROOT / f"{name}.py" for name in SCRIPTS]
+    using = {p for p in paths if _PRIVATE.search(p.read_text(encoding="utf-8"))}
+    assert using == {ROOT / "modeling/private.py", ROOT / "training/backend.py"}
+
+
 def test_modeling_names_no_flag():
-    """Messages have its settings in backquotes, which a script writes as its flags."""
+    """Its messages name settings by `errors.setting`, which knows who reads them."""
     for path in (ROOT / "modeling").rglob("*.py"):
         assert not re.search(r"--\w", path.read_text(encoding="utf-8")), path
+
+
+# Arguments of `bert.load`; flags of another script follow its name.
+_ARGUMENTS = "vocab_file|bert_config_file|do_lower_case|strip_accents|split_cjk"
+_FLAG = re.compile(rf"(?<!\.py )--(?:$|(?:{_ARGUMENTS})\b)")
+_BELOW_BOTH_DOORS = (
+    *("family", "text/tokenizers"),
+    *("training/interchange", "training/queries", "training/storage"),
+)
+
+
+@pytest.mark.parametrize("room", _BELOW_BOTH_DOORS)
+def test_errors_that_python_shows_name_options_by_setting(room):
+    """In bert.py, they are arguments."""
+    for path in (ROOT / room).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        raised = [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
+        for part in (part for node in raised for part in ast.walk(node)):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                assert not _FLAG.search(part.value), (path, part.lineno)
 
 
 def test_the_name_of_a_file_of_the_core_says_which_it_is():
@@ -159,6 +191,20 @@ def test_no_script_imports_another():
     assert "run_pretraining" in SCRIPTS
     for name in SCRIPTS:
         assert not imported(ROOT / f"{name}.py") & SCRIPTS, name
+
+
+@pytest.mark.parametrize("script", tests.MOVED)
+def test_the_old_name_of_a_recipe_says_the_new_one(script):
+    done = jobs.finished([sys.executable, str(ROOT / f"{script}.py"), "--help"])
+    assert done.returncode and not done.stdout and done.stderr.count("\n") == 1
+    assert f"python -m {tests.MOVED[script]}," in done.stderr
+
+
+@pytest.mark.parametrize("recipe", [*tests.MOVED.values(), "recipes.demo"])
+def test_a_recipe_is_a_module_to_run(recipe):
+    done = jobs.finished([sys.executable, "-m", recipe, "--no_such_flag"], cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"(see python -m {recipe} --help)" in done.stderr
 
 
 # Where text/ reads records and remote files; everything else is NumPy and Python.
@@ -223,6 +269,27 @@ def test_strangers_addresses_are_opened_through_one_door():
     assert users == allowed
 
 
+def test_json_files_are_read_through_one_door():
+    """Which bounds their size and depth, and says in one line what is wrong."""
+    allowed = {
+        "files/json_files.py",
+        "modeling/architectures/config.py",  # from_json_file, as in the release
+        "serving/export.py",  # asks
+        "serving/reload.py",  # which is a process without our modules
+        "text/corpus/line_formats.py",
+        "text/tasks/squad.py",
+    }
+    # Of a file, and not of what was in memory.
+    reads = re.compile(r"json\.loads?\((?!json\.dumps|.*to_(?:str|json_string)\()")
+    files = [p for f in FLOORS for p in (ROOT / f).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT))
+        for path in [*ROOT.glob("*.py"), *files]
+        if reads.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == allowed
+
+
 @pytest.mark.slow
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""
@@ -257,7 +324,7 @@ def loader(module: str, seen: set[str]) -> str | None:
 
 
 def functions_of_flags():
-    """(file, function, its parameter `flags`) of the product, but those of absl's."""
+    """(file, function, its parameter `flags`) of the product, without those of absl's."""
     for path in [
         *ROOT.glob("*.py"),
         *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
@@ -275,7 +342,7 @@ def test_no_function_reads_flags_but_those_of_the_group_that_it_names():
     seen = 0
     for path, node, argument in functions_of_flags():
         where = f"{path.relative_to(ROOT)}: {node.name}"
-        assert argument.annotation, f"{where}: flags of which group?"
+        assert argument.annotation, f"{where}: the flags of what group?"
         kind = ast.unparse(argument.annotation)
         if kind in ("str", "dict") or not kind.isidentifier():  # names, or values
             continue
@@ -318,6 +385,7 @@ KNOWING = {
     "extract_features.py": ["elmo"],
     "files/protected.py": ["byte_bpe"],
     "modeling/objectives/span_heads.py": ["albert", "electra", "xlnet"],
+    "run_text_to_text.py": ["t5"],
     "text/graphs/bpe_graph.py": ["gpt"],
     "text/graphs/wordpiece_graph.py": ["elmo", "whole_words"],
     "text/graphs/words_graph.py": ["wordpiece"],
@@ -332,7 +400,6 @@ KNOWING = {
     "text/tokenizers/sentencepiece.py": ["albert", "t5", "xlnet"],
     "text/tokenizers/tokenizer_json.py": ["byte_bpe", "gpt", "roberta", "wordpiece"],
     "text/tokenizers/wordpiece.py": ["electra"],
-    "training/finetuning/text_to_text_task.py": ["t5"],
     "training/pretraining/exports.py": [
         "electra",
         "gpt",
@@ -343,13 +410,13 @@ KNOWING = {
     "training/queries/continuation.py": ["electra", "next_token", "replaced_tokens"],
     "training/queries/mask_filling.py": ["permuted"],
     "training/run/checks.py": ["byte_bpe"],
-    "training/storage/checkpoint.py": ["albert", "elmo", "xlnet"],
-    "training/storage/whole_model.py": ["t5"],
+    "training/storage/checkpoint.py": ["elmo"],
+    "training/storage/folder.py": ["albert", "xlnet"],
 }
 
 
 def words_of_code(path) -> set[str]:
-    """Names and strings in a file's code, but for docstrings, help and messages."""
+    """Names and strings in a file's code, without docstrings, help and messages."""
     tree, prose = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr | ast.Raise) or (

@@ -122,7 +122,7 @@ def test_layers_follow_from_the_seed_and_heads_without_them_are_as_ever():
 def test_a_span_may_be_read_from_right_to_left_with_them():
     config = tiny.config(attention_direction="right_to_left")
     objective = tasks.Span()
-    with pytest.raises(ValueError, match="no token .* sees the question"):
+    with pytest.raises(UserError, match="no token .* sees the question"):
         objective.check(config)
     objective.lstm = BiLstm(1, SIZE)
     objective.check(config)

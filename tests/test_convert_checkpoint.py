@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from files import local
 from modeling.architectures.bert import BertConfig
@@ -213,7 +214,9 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
 def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
     tensors = made(tmp_path, SPAN)
     slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
-    checkpoint.save(str(tmp_path), 8, tensors | slots | {"global_step": 8}, keep=1)
+    checkpoint.save(
+        Folder.open(str(tmp_path)), 8, tensors | slots | {"global_step": 8}, keep=1
+    )
     for keep, names in ((False, tensors.keys()), (True, tensors | slots)):
         output = str(tmp_path / f"kept {keep}")
         convert(input=[str(tmp_path)], output_dir=output, keep_optimizer=keep)

@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling import layers
 from modeling.architectures.table import make_encoder
@@ -163,7 +164,7 @@ def test_refusals(tmp_path, flags, message):
 def test_a_head_that_weights_every_layer_is_refused(tmp_path):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     weights = {"layer_weights": np.zeros(12, np.float32)}
-    checkpoint.save(str(tmp_path), 8, tensors | weights, keep=1)
+    checkpoint.save(Folder.open(str(tmp_path)), 8, tensors | weights, keep=1)
     with pytest.raises(UserError, match="has a weight for each of the teacher's"):
         convert(
             input=[str(tmp_path)], output_dir=str(tmp_path / "new"), keep_layers=[0]

@@ -10,7 +10,6 @@ import random
 import numpy as np
 import pytest
 
-import inspect_records
 import tests
 from errors import UserError
 from tests.packed import pack
@@ -152,34 +151,6 @@ def test_what_is_lost_is_said(capsys):
     assert "warning: --max_predictions_per_seq left out" in said
     make(output_file=["other"], max_predictions_per_seq=5)
     assert "left out" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "text, flags, advice",
-    [
-        # Documents of one sentence: short records, nearly all with a random next one.
-        ("A short one is here.\n\n" * 60, {"dupe_factor": 2}, ["of 128", "random"]),
-        ("A short one is here.\n\n" * 60, {"instances": "full_sentences"}, []),
-        ("A short one is here.\n\n" * 60, {"instances": "doc_sentences"}, ["of 128"]),
-        ("It is a short one.\n" * 900 + "\n" + "It was.\n" * 900, {}, []),
-    ],
-    ids=["pairs", "full", "doc", "long documents"],
-)
-def test_poor_records_are_answered_with_advice(capsys, text, flags, advice):
-    pathlib.Path("text.txt").write_text(text)
-    flags = {"dupe_factor": 1, "max_seq_length": 128} | flags
-    make(short_seq_prob=0.0, **flags)
-    lines = advised(capsys)
-    assert len(lines) == len(advice)
-    assert all(part in line for part, line in zip(advice, lines, strict=True))
-    given = {"input_file": ["out.tfrecord"], "vocab_file": VOCAB_FILE}
-    assert inspect_records.main(inspect_records.Options(**given)) == 0
-    assert advised(capsys) == lines
-
-
-def advised(capsys):
-    lines = capsys.readouterr().out.splitlines()
-    return [line for line in lines if line.startswith("advice: ")]
 
 
 def test_a_number_stands_for_output_files():

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from training.storage.folder import Folder
 from errors import UserError
 from tests import distillation, forked, jobs
 from tests.distillation import TRAINED
@@ -132,7 +133,7 @@ def test_an_encoder_without_a_head_is_no_teacher(taught, tmp_path):
     files = taught("single")
     weights = jobs.weights(files.folder)
     encoder = {name: x for name, x in weights.items() if name.startswith("bert/")}
-    checkpoint.save(str(tmp_path), 1, encoder, keep=1)
+    checkpoint.save(Folder.open(str(tmp_path)), 1, encoder, keep=1)
     for name in ("bert_config.json", "vocab.txt"):
         shutil.copy(f"{files.teacher}/{name}", tmp_path)
     refused(

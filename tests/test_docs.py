@@ -23,10 +23,9 @@ from errors import UserError
 from modeling.architectures.table import ARCHITECTURES
 
 ROOT = tests.ROOT
-PAGES = [ROOT / f"{name}.md" for name in ("README", "README.ko")]
-PAGES += sorted((ROOT / "docs").rglob("*.md"))
-OTHERS = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")]
-OTHERS += sorted((ROOT / "benchmarks").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OTHERS = sorted((ROOT / "benchmarks").glob("*.md"))
+CHANGELOG = ROOT / "docs" / "CHANGELOG.md"
 # Bytes of a page; one of 14 kB is read in ten minutes.
 LARGEST = 14_000
 OTHER_LIMITS = {"README.md": 9_000, "docs/pretraining.md": 10_000}
@@ -81,17 +80,20 @@ def test_a_page_is_short_enough_to_be_read(page):
 
 
 def test_the_map_of_the_front_page_is_the_tree():
-    """It has one line for each script and for each folder with a meaning of its own."""
+    """It names each script and each folder with a meaning of its own, on one screen."""
     drawn = PAGES[0].read_text().partition("## The tree")[2]
+    (drawn,) = re.findall(r"```text\n(.*?)```", drawn, re.S)
+    assert drawn.count("\n") <= 45
     paths, folder = set(), ""
-    for line in "".join(re.findall(r"```text\n(.*?)```", drawn, re.S)).splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        folder = "".join(part + "/" for part in folder.split("/")[:depth])
-        path = folder + line.split()[0]
-        folder = path if path.endswith("/") else folder
-        paths.add(path.rstrip("/"))
+    for line in drawn.splitlines():
+        words = line.split()
+        last = next(i for i, word in enumerate(words) if not word.endswith(","))
+        names = [word.rstrip(",").rstrip("/") for word in words[: last + 1]]
+        is_below = line.startswith(" ")
+        folder = folder if is_below else f"{names[0]}/"
+        paths |= {folder + name if is_below else name for name in names}
     assert all((ROOT / path).exists() for path in paths)
-    tree = {path.name for path in ROOT.glob("*.py")}
+    tree = {path.name for path in ROOT.glob("*.py") if path.stem not in tests.MOVED}
     tree |= {path.parent.name for path in ROOT.glob("*/__init__.py")}
     for floor in ("text", "modeling", "training"):
         packages = (ROOT / floor).rglob("__init__.py")
@@ -99,6 +101,18 @@ def test_the_map_of_the_front_page_is_the_tree():
     # A folder of an architecture is a long file.
     tree = {path for path in tree if "architectures/" not in path}
     assert tree <= paths
+
+
+def test_the_root_is_short():
+    """Without what begins with a dot, and the old names of recipes."""
+    command = ["git", "-C", str(ROOT), "ls-files"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    entries = {path.partition("/")[0] for path in listed.stdout.splitlines()}
+    entries -= {f"{name}.py" for name in tests.MOVED}
+    entries = {name for name in entries if not name.startswith(".")}
+    assert 30 < len(entries) <= 39, sorted(entries)
 
 
 def test_every_relative_has_a_page_with_all_of_it():
@@ -109,7 +123,7 @@ def test_every_relative_has_a_page_with_all_of_it():
 
 
 def test_the_release_is_the_one_to_cite():
-    release = re.search(r"(?m)^## (\S+) \((\S+)\)$", OTHERS[0].read_text()).groups()
+    release = re.search(r"(?m)^## (\S+) \((\S+)\)$", CHANGELOG.read_text()).groups()
     cited = re.search(
         r'(?m)^version: (\S+)\ndate-released: "(\S+)"$',
         (ROOT / "CITATION.cff").read_text(),
@@ -126,7 +140,9 @@ def commands(page):
             words = [word for word in words if word not in ("python", "&")]
             while words and "=" in words[0]:
                 del words[0]  # of the environment
-            if words and re.fullmatch(r"\w+\.py", words[0]):
+            if words[:1] == ["-m"]:
+                del words[0]
+            if words and re.fullmatch(r"\w+\.py|recipes\.\w+", words[0]):
                 yield words[0], words[1:]
 
 
@@ -183,12 +199,54 @@ def test_differences_of_flags_are_listed():
     assert others and all(name in release[script] for script, name in others)
 
 
+def test_every_flag_is_on_a_page():
+    """In words or in a command, where a user would look for it."""
+    pages = [
+        page for page in PAGES if page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")
+    ]
+    named = {
+        flag for page in pages for flag in re.findall(r"--(\w+)", page.read_text())
+    }
+    for heading in ("have another default or form", "these have another effect"):
+        named |= {flag for _, flag in rows_of_flags(heading)}
+    flags = {flag for names in flags_of_scripts().values() for flag in names}
+    assert len(flags) > 200
+    assert not sorted(flags - named)
+
+
 def test_flags_that_make_another_run_are_those_that_change_its_numbers():
     """One that is forgotten would let a run go on with other numbers, without a word."""
     expected = json.loads((ROOT / "tests/golden/identity_flags.json").read_text())
     for script, flags in expected.items():
         fields = dataclasses.fields(importlib.import_module(script).Options)
         assert sorted(f.name for f in fields if f.metadata["identity"]) == flags
+
+
+# Chains that a reader has to untangle. "each of which" and the like are plain English.
+_CHAINS = re.compile(
+    r"\bbut\s+for\b|(?<!\beach )(?<!\ball )(?<!\bneither )\bof\s+which\b"
+)
+
+
+def test_prose_is_plain():
+    """In pages, docstrings, comments, help and messages."""
+    files = [*ROOT.glob("*.py"), *PAGES, *OTHERS]
+    for folder in (
+        "files",
+        "text",
+        "modeling",
+        "serving",
+        "training",
+        "family",
+        "recipes",
+    ):
+        files += (ROOT / folder).rglob("*.py")
+    assert len(files) > 300
+    found = {}
+    for path in files:
+        lines = _CHAINS.findall(path.read_text(encoding="utf-8"))
+        found |= {str(path.relative_to(ROOT)): lines} if lines else {}
+    assert not found
 
 
 # The flags of --help are in groups, not as they are declared.
@@ -201,6 +259,8 @@ _BY_ORDER = re.compile(
 def flags_of_scripts():
     """The flags of each script, with their help."""
     modules = {p.name: importlib.import_module(p.stem) for p in ROOT.glob("*.py")}
+    recipes = (f"recipes.{p.stem}" for p in (ROOT / "recipes").glob("*.py"))
+    modules |= {name: importlib.import_module(name) for name in recipes}
     return {
         name: {f.name: f.metadata["help"] for f in dataclasses.fields(module.Options)}
         for name, module in modules.items()
@@ -212,14 +272,14 @@ def unknown_flags(text, script, scripts):
     """Flags in a help text that neither its script has nor one that its sentence names."""
     text = re.sub("='[^']*'", "", text)  # a value may be flags of something else
     for sentence in re.split(r"(?<=\.)\s+", text):
-        named = [script, *re.findall(r"\w+\.py\b", sentence)]
+        named = [script, *re.findall(r"\w+\.py\b|recipes\.\w+", sentence)]
         known = {flag for name in named for flag in scripts.get(name, ())}
         yield from set(re.findall(r"--(\w+)", sentence)) - known
 
 
 def test_help_names_flags_that_there_are():
     scripts = flags_of_scripts()
-    assert len(scripts) >= 15
+    assert len(scripts) >= 18
     for script, flags in scripts.items():
         for flag, text in flags.items():
             where = f"{script}: the help of --{flag}"

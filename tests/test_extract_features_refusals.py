@@ -11,6 +11,7 @@ import pytest
 
 from training.queries import text_features
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from tests.features import GOLDEN, MODEL, run, write
 from training.queries.text_features import FeatureExtractor
@@ -18,13 +19,21 @@ from training.queries.text_features import FeatureExtractor
 
 def without_encoder(folder):
     heads = {"cls/predictions/output_bias": np.zeros(3000, np.float32)}
-    return {"init_checkpoint": checkpoint.save(str(folder / "heads"), 1, heads, 1)}
+    return {
+        "init_checkpoint": checkpoint.save(
+            Folder.open(str(folder / "heads")), 1, heads, 1
+        )
+    }
 
 
 def not_finite(folder):
     weights = checkpoint.read(str(MODEL / "bert_model.ckpt"))
     weights["bert/encoder/layer_1/output/dense/bias"][3] = np.nan
-    return {"init_checkpoint": checkpoint.save(str(folder / "nan"), 1, weights, 1)}
+    return {
+        "init_checkpoint": checkpoint.save(
+            Folder.open(str(folder / "nan")), 1, weights, 1
+        )
+    }
 
 
 def cut_checkpoint(folder):
@@ -141,7 +150,7 @@ BAD = {
     ),
     "layer too high": (lambda folder: {"layers": [3]}, "there is no layer 3"),
     "layer twice": (lambda folder: {"layers": [-1, -1]}, "each of them once"),
-    "no layer": (lambda folder: {"layers": []}, "list layers"),
+    "no layer": (lambda folder: {"layers": []}, "list at least one"),
     "too long": (
         lambda folder: {"max_seq_length": 129},
         "the model has only max_position_embeddings=128; pass --max_seq_length=128 or less",

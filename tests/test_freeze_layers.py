@@ -125,9 +125,9 @@ def test_layers_that_share_weights_are_frozen_together():
     task = tasks.Classification(2)
     for number in (0, 3, 5):
         FrozenLayers(task, number).check(config)
-    with pytest.raises(ValueError, match="would share .* use one of 0, 3, 5"):
+    with pytest.raises(UserError, match="would share .* use one of 0, 3, 5"):
         FrozenLayers(task, 2).check(config)
-    with pytest.raises(ValueError, match="or nothing would be frozen; use one of 1"):
+    with pytest.raises(UserError, match="or nothing would be frozen; use one of 1"):
         FrozenLayers(task, 0).check(WordEmbeddingsConfig(9, hidden_size=4))
 
 

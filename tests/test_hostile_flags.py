@@ -10,7 +10,7 @@ import pytest
 import errors
 from tests import hostile
 
-# Flags of whole numbers of which any size costs nothing: seeds, places, intervals of what
+# Flags of whole numbers whose size costs nothing: seeds, places, intervals of what
 # happens at most so often, and limits of what is there. Any other has an upper bound.
 FREE = set(
     """

@@ -22,7 +22,6 @@ from tests.inspection import (
     write,
 )
 from text.inspection import words
-from text.inspection.statistics import Repeats
 from text.instances.table import RowOptions
 from text.records import encoding, framing
 from text.records.schema import Feature
@@ -155,25 +154,6 @@ def test_without_random_next_sentences_no_label_is_random(copy, capsys):
         "record 3: next_sentence_labels[0] is 1; must be 0, because the description has "
         "--random" in lines[-2]
     )
-
-
-def test_repeated_records_are_counted(copy, capsys):
-    alone(copy)
-    copy.write_bytes(copy.read_bytes() * 2)
-    status, lines = inspect(copy, capsys=capsys)
-    assert status == 1
-    assert "Repeated:       50.00% of the records" in lines
-    assert "50.0% of those with 5 or more predictions do" in lines[-2]
-
-
-def test_repeats_are_found_in_bounded_memory():
-    repeats = Repeats(most_remembered=1000)
-    rng = np.random.default_rng(0)
-    for number in rng.permutation(np.repeat(np.arange(20_000), 2)):
-        repeats.add(number.tobytes(), num_predictions=9)
-    assert len(repeats) <= 1000
-    assert repeats.kept_share == 1 / 32
-    assert repeats.share() == 0.5
 
 
 def test_a_description_must_agree(made, copy, capsys):

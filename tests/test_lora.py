@@ -9,10 +9,11 @@ import pytest
 import convert_checkpoint
 from training.backend import tf
 from training.storage import adapters, checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from family.electra.encoder import ElectraConfig
-from family.elmo.encoder import ElmoConfig
 from modeling import layers
+from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, borrowed
 from serving.predictor import Predictor
@@ -223,7 +224,7 @@ def test_a_base_is_read_once(folder, monkeypatch):
     checkpoint.write_bundle(prefix, own | {"output_bias": np.ones(2, np.float32)})
     digest = checkpoint.digest(checkpoint.read(base))
     note = adapters.Note(base, digest, ["bert/"], 6.0)
-    adapters.write_note(str(folder / "output"), note)
+    adapters.write_note(Folder.open(str(folder / "output")), note)
     read, opened = checkpoint.read_stored, []
 
     def counted(prefix, names=None):
@@ -274,5 +275,5 @@ def test_adapters_are_not_written_into_the_folder_of_their_base(folder):
 
 
 def test_an_encoder_without_dense_layers_has_nothing_to_adapt():
-    with pytest.raises(ValueError, match="has no dense layers to adapt; remove `lora"):
-        low_rank().check(ElmoConfig(40, hidden_size=16, lstm_size=12))
+    with pytest.raises(UserError, match="has no dense layers to adapt; remove --lora"):
+        low_rank().check(WordEmbeddingsConfig(40, hidden_size=16))

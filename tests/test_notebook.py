@@ -8,7 +8,7 @@ import pytest
 
 import tests
 
-NOTEBOOK = tests.ROOT / "notebooks" / "keras.ipynb"
+NOTEBOOK = tests.ROOT / "docs" / "notebooks" / "keras.ipynb"
 PICTURES = 3
 
 

@@ -276,7 +276,9 @@ class Shared(options.Group):
 @dataclasses.dataclass(frozen=True)
 class Job(Shared):
     names: list[str] = options.field([], help="Names.", distinct=True, identity=True)
-    counts: list[int] = options.field([1], help="Counts.", at_least=1, at_most=2_000)
+    counts: list[int] = options.field(
+        [1], help="Counts.", at_least=1, at_most=2_000, identity="size"
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,6 +333,8 @@ def test_what_is_declared_anew_keeps_all_but_its_default():
 def test_a_run_is_identified_by_what_says_so():
     assert options.identity(Job(names=["x"])) == {"kind": "a", "names": ["x"]}
     assert options.identity(Job(path="p")) == options.identity(Job())
+    sized = Job(kind="b", size=2)
+    assert options.identity(sized) == {"kind": "b", "names": [], "counts": [1]}
 
 
 def test_options_that_nothing_would_check_are_our_mistake():

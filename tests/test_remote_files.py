@@ -14,13 +14,13 @@ import create_pretraining_data
 import extract_features
 import inspect_records
 import predict
-import run_ablations
 import run_classifier
 import run_pretraining
 import tests
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, json_files, sources
+from recipes import ablations
 from tests import jobs, pretraining, tiny
 
 SENTENCES = "the cat sat on the mat .\na dog ran in the park .\n\n"
@@ -84,7 +84,7 @@ def test_every_step_reads_files_of_another_scheme(folder, capsys, untraced):
     with pytest.raises(UserError, match="num_train_steps"):
         jobs.run(run_pretraining, longer)
     jobs.run(run_pretraining, longer | {"num_train_steps": 2})
-    assert run_folder.steps(far(folder / "run")) == [2]
+    assert Folder.open(far(folder / "run")).steps == [2]
     assert (folder / "run" / "eval_results.txt").exists()
     assert (folder / "run" / "export" / "text" / "1" / "saved_model.pb").exists()
     assert "continuing from step 2" in capsys.readouterr().out
@@ -136,8 +136,8 @@ MODEL = str(tests.GOLDEN / "checkpoint")
     [
         (run_pretraining, "input_file"),
         (run_pretraining, "output_dir"),
-        (run_ablations, "bert_config_file"),
-        (run_ablations, "output_dir"),
+        (ablations, "bert_config_file"),
+        (ablations, "output_dir"),
         (convert_checkpoint, "input"),
         (convert_checkpoint, "output_dir"),
         (predict, "model_dir"),
@@ -148,7 +148,7 @@ def test_an_address_that_nothing_opens_is_refused(tmp_path, script, flag):
     """In one line, before any work, and without trying again and again."""
     flags = {
         run_pretraining: pretraining.flags(tmp_path),
-        run_ablations: {"table": ["5"]},
+        ablations: {"table": ["5"]},
         convert_checkpoint: {"input": [MODEL], "output_dir": str(tmp_path / "new")},
         predict: {"input_file": "x"},
     }[script]

@@ -10,6 +10,7 @@ import run_classifier
 import tests
 from training.backend import tf
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from tests import jobs, tiny
 from tests.classifier import TINY, WORDS, run, task, text, write_lines
@@ -40,7 +41,7 @@ def test_features_and_outputs_equal_the_releases(tmp_path):
     with np.load(GOLDEN / "classifier" / "head.npz") as file:
         tensors |= dict(file)
     (tmp_path / "model").mkdir()
-    prefix = checkpoint.save(str(tmp_path / "model"), 1, tensors, keep=1)
+    prefix = checkpoint.save(Folder.open(str(tmp_path / "model")), 1, tensors, keep=1)
     common = {
         "data_dir": str(tmp_path),
         "vocab_file": str(GOLDEN / "checkpoint" / "vocab.txt"),

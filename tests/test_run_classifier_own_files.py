@@ -12,6 +12,7 @@ import tests
 from training.backend import tf
 from training.run import checks as training_run
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from tests import tiny
 from tests.classifier import TINY, WORDS, custom, options, run, task, write_lines
@@ -190,7 +191,7 @@ def test_labels_of_a_hugging_face_head_are_held_to(folder, untraced, capsys):
         if name.startswith("bert/") and "adam" not in name
     }
     checkpoint.save(
-        str(folder / "encoder"),
+        Folder.open(str(folder / "encoder")),
         1,
         {k: tf.constant(v) for k, v in encoder.items()},
         keep=1,
@@ -210,7 +211,7 @@ def test_rows_that_training_never_reached_may_have_new_tokens(folder):
         (folder / name).mkdir(exist_ok=True)
         write_lines(folder / name / "vocab.txt", [*SPECIAL_TOKENS, *WORDS, *new])
     tensors = checkpoint.read(str(GOLDEN / "checkpoint" / "bert_model.ckpt"))
-    prefix = checkpoint.save(str(folder / "model"), 1, tensors, keep=1)
+    prefix = checkpoint.save(Folder.open(str(folder / "model")), 1, tensors, keep=1)
     given = options(folder, "custom", do_train=True, init_checkpoint=prefix)
     assert training_run.make_tokenizer(given).encode("a hen") == [6, 5 + len(WORDS) + 2]
     # Bytes that mark their order are no part of a token; what is packed is not compared.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from training.storage.folder import Folder
 from errors import UserError
 from tests import tiny
 from tests.classifier import TINY, WORDS, run, task, write_lines
@@ -144,7 +145,7 @@ def test_bad_input_is_refused_in_one_line(folder, content, changes, message):
     (folder / f"train.{ending}").write_bytes(content)
     (folder / "dev.tsv").write_text(GOOD)
     output = folder / "output"
-    output.mkdir()
+    Folder.open(str(output)).claim()
     (output / "eval_results.txt").write_text("of an earlier run\n")
     changes = {"task_name": "custom", "train_file": f"train.{ending}"} | changes
     changes.setdefault("do_train", True)

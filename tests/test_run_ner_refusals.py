@@ -9,6 +9,7 @@ import pytest
 
 import run_ner
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from tests import forked, jobs, tiny
 from tests.ner import DEEP, flags, run, save_encoder, task_of, write_files
@@ -75,7 +76,7 @@ def no_separator(folder):
 def other_labels(folder):
     weights = save_encoder(folder)
     weights["output_weights"] = np.zeros((9, 16), np.float32)
-    checkpoint.save(str(folder / "other"), 1, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder / "other")), 1, weights, keep=1)
 
 
 @pytest.mark.slow

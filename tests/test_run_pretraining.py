@@ -12,7 +12,8 @@ import run_pretraining
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import FOUND, Folder
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests import jobs, tiers
@@ -22,7 +23,7 @@ from text.records import framing
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
 
 LEFT = [
-    run_folder.RECORD,
+    FOUND,
     "bert_config.json",
     "checkpoint",
     "curves.png",
@@ -107,7 +108,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
 @pytest.mark.slow
 def test_released_checkpoint_is_evaluated(tmp_path, capsys, untraced):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
-    # The eight records of which the release's losses are known.
+    # The eight records whose losses in the release are known.
     first_eight = [
         data for _, data in zip(range(8), framing.read(RECORDS), strict=False)
     ]
@@ -399,7 +400,7 @@ def test_what_a_terminated_run_has_learned_is_not_lost(
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == before
     said = capsys.readouterr().out
-    (step,) = run_folder.steps(str(tmp_path / "killed" / "output"))
+    (step,) = Folder.open(str(tmp_path / "killed" / "output")).steps
     assert 2 < step < 6 and f"model.ckpt-{step}\n" in said
     assert "terminated; the same command continues the run" in said
     monkeypatch.undo()

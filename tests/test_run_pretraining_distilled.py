@@ -12,6 +12,7 @@ import convert_checkpoint
 import run_pretraining
 from training.run import loop
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from family.gpt import next_token
 from family.gpt.encoder import GptConfig
@@ -35,7 +36,7 @@ def write(folder, network, config=TINY, **noted):
     """The weights of a network as a checkpoint, with its config."""
     folder.mkdir(exist_ok=True)
     weights = {v.path: v.numpy() for v in network.weights}
-    checkpoint.save(str(folder), 0, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder)), 0, weights, keep=1)
     (folder / "bert_config.json").write_text(config.to_json_string())
     if noted:
         (folder / "run.json").write_text(json.dumps({"max_seq_length": 64} | noted))

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from training.storage import checkpoint, lease
+from training.storage import checkpoint
+from training.storage.folder import Folder
 from tests import forked, jobs
 from tests.pretraining import (
     RECORDS,
@@ -96,7 +97,7 @@ def test_two_hosts_of_different_speed_agree_with_one(tmp_path):
 def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
     cluster = {"chief": [command(given)], "worker": [command(given)]}
-    with lease.held(given["output_dir"], print):  # which the chief alone looks at
+    with Folder.open(given["output_dir"]).held(print):  # the chief alone looks at that
         hosts = forked.hosts_finished(cluster)
     messages = ("in use by process", "the chief refused the run")
     for host, message in zip(hosts, messages, strict=True):

@@ -11,6 +11,7 @@ import pytest
 import run_squad
 from training.backend import tf
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from tests import jobs
 from tests.jobs import results
 from tests.squad import (
@@ -61,7 +62,9 @@ def rows_are_made(folder, **changes):
     """Reads the training file and makes its rows, as a run does before it trains."""
     given = run_squad.Options(**flags(folder, do_train=True, **changes))
     tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
-    experiment = Experiment(run_squad.Squad(given, tokenizer), given)
+    experiment = Experiment(
+        run_squad.Squad(given, tokenizer), given, Folder.open(given.output_dir)
+    )
     with contextlib.closing(experiment.sets):
         experiment.read(["train"])
 
@@ -323,7 +326,7 @@ def test_whole_numbers_as_ids_are_texts_in_the_answers(copy, untraced):
 def test_scores_that_are_not_numbers_are_refused(copy, untraced):
     tensors = checkpoint.read(checkpoint.resolve(str(copy / "output")))
     tensors["cls/squad/output_bias"] = np.full(2, np.nan, np.float32)
-    checkpoint.save(str(copy / "spoilt"), 6, tensors, keep=1)
+    checkpoint.save(Folder.open(str(copy / "spoilt")), 6, tensors, keep=1)
     for path in (copy / "output").glob("model.ckpt*"):
         path.unlink()
     (copy / "output" / "checkpoint").unlink()
@@ -335,7 +338,7 @@ def test_scores_that_are_not_numbers_are_refused(copy, untraced):
 def test_a_model_of_hugging_face_answers_without_a_pooler(copy, untraced):
     """They leave out what no answer depends on."""
     expected = (copy / "output" / "predictions.json").read_bytes()
-    tensors = checkpoint.newest(str(copy / "output"))[1]
+    tensors = checkpoint.newest(Folder.open(str(copy / "output")))[1]
     weights = {k: v for k, v in tensors.items() if k.endswith(TRAINED)}
     kept = {k: v for k, v in weights.items() if "/pooler/" not in k}
     theirs, head = str(copy / "theirs"), str(copy / "no_head")
@@ -356,7 +359,7 @@ def test_a_checkpoint_of_another_task_is_refused(copy, untraced):
     other = {
         "output_weights" if name == head else name: v for name, v in tensors.items()
     }
-    checkpoint.save(str(copy / "other"), 6, other, keep=1)
+    checkpoint.save(Folder.open(str(copy / "other")), 6, other, keep=1)
     refused(
         copy,
         head,

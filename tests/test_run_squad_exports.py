@@ -11,6 +11,7 @@ import run_squad
 import tests
 from training.backend import tf
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from serving import forms, predictor
 from tests import jobs, tiers
 from tests.squad import OUTPUTS, TINY, flags, one, read, run, squad, write_files
@@ -179,9 +180,10 @@ def test_a_graph_answers_real_questions_as_python_does(served, tmp_path):
         assert 20 < sum(not answer["answer"] for answer in answers) < 120
     assert served.check(served.task.samples())
     # What is written for these questions is what is served.
-    served.task.write_predictions(predictions, str(tmp_path))
-    written = json.loads((tmp_path / "predictions.json").read_text())
-    lists = json.loads((tmp_path / "nbest_predictions.json").read_text())
+    files = served.task.prediction_files(predictions)
+    written, lists = (
+        json.loads(files[f"{name}predictions.json"]) for name in ("", "nbest_")
+    )
     for example, answer in zip(examples, served.task.answers(predictions), strict=True):
         if [other.id for other in examples].count(example.id) == 1:
             assert written[example.id] == answer["answer"]
@@ -232,7 +234,7 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
     tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
     model = run_squad.Squad(given, tokenizer).objective().network(config, seed=1)
     weights = {variable.path: variable.numpy() for variable in model.weights}
-    checkpoint.save(str(folder / "random"), 1, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder / "random")), 1, weights, keep=1)
     few = {"n_best_size": 5, "max_seq_length": 40}
     few |= {"init_checkpoint": str(folder / "random")}
     run(folder, do_predict=True, **few)

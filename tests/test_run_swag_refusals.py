@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from tests import forked, jobs, tiny
 from tests.swag import flags, run, swag_lines, write_csv, write_files, write_json_files
 
@@ -125,7 +126,9 @@ def smaller_vocabulary(folder):
 
 def other_checkpoint(folder):
     """A model of another size in output_dir's place."""
-    checkpoint.save(str(folder / "other"), 1, {"output_weights": np.zeros((2, 16))}, 1)
+    checkpoint.save(
+        Folder.open(str(folder / "other")), 1, {"output_weights": np.zeros((2, 16))}, 1
+    )
 
 
 @pytest.mark.parametrize(

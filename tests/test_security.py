@@ -1,4 +1,4 @@
-"""What SECURITY.md promises of files that strangers made."""
+"""What docs/SECURITY.md promises of files that strangers made."""
 
 import ast
 import os

@@ -10,6 +10,7 @@ import pytest
 import predict
 import run_squad
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from family.electra.encoder import ElectraConfig
@@ -191,7 +192,7 @@ def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced):
     tokenizer = run_squad.checks.make_tokenizer(given)
     model = run_squad.Squad(given, tokenizer).objective().network(config, seed=1)
     weights = {variable.path: variable.numpy() for variable in model.weights}
-    checkpoint.save(str(folder / "random"), 1, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder / "random")), 1, weights, keep=1)
     given = {"do_predict": True, "init_checkpoint": str(folder / "random")}
     given |= {"span_head": head, "max_seq_length": 40}
     run(folder, **given)

@@ -13,8 +13,13 @@ from tests import jobs, tiers
 
 SCRIPTS = sorted(
     {path.name for path in tests.ROOT.glob("*.py")}
-    - {"bert.py", "command_line.py", "errors.py", "options.py"}
-) + ["demo/collect_documentation.py", "demo/demo.py"]
+    - {f"{n}.py" for n in ("bert", "command_line", "errors", "extensions", "options")}
+    - {f"{name}.py" for name in tests.MOVED}
+)
+SCRIPTS += [
+    f"recipes/{name}.py"
+    for name in ("ablations", "augment", "collect_documentation", "demo", "suite")
+]
 SWAG = {"data_dir": ".", "bert_config_file": "c", "vocab_file": "v", "output_dir": "o"}
 
 PROGRAM = """

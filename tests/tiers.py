@@ -6,7 +6,7 @@ import pytest
 
 
 def cases(every: Iterable, default: Container) -> list:
-    """Parameters of a test, exhaustive but for those of the default tier."""
+    """Parameters of a test; all but those of the default tier are exhaustive."""
     return [
         case
         if case in default

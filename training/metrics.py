@@ -119,7 +119,7 @@ def _defined(value) -> float:
 def exact_questions(
     gold: np.ndarray, predicted: np.ndarray, questions: list[str]
 ) -> float:
-    """The share of questions of which every answer was judged right.
+    """The share of questions whose answers were all judged right.
 
     Args:
         gold, predicted: [answers]

@@ -110,7 +110,7 @@ def _check_groups(config):
         our_group = config.group(layer)
         if their_group != our_group:
             raise ValueError(
-                f"num_hidden_groups is {groups} for {layers} layers, of which number "
+                f"num_hidden_groups is {groups} for {layers} layers; number "
                 f"{layer} belongs to group {their_group} in Hugging Face's albert, but to "
                 f"group {our_group} in the release; converted, the model would compute "
                 "something else, so use it where it was trained"

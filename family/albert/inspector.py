@@ -15,7 +15,6 @@ _SENTENCE_ORDER = Label(
     question="Are A and B in order?",
     note="half are swapped by choice",
     share_rule="half of the pairs must be swapped, or somewhat more with random ones",
-    share_advice="",
 )
 
 

@@ -14,7 +14,7 @@ class SentenceOrder(pairs.Pairs):
     """`[CLS] a [SEP] b [SEP]`, and 1 if b comes before a in the text.
 
     Differs from the release: all pairs are consecutive. A chunk has at least two sentences,
-    of which too many tokens are cut off, and a lone last sentence is left out. In the
+    tokens beyond a row are cut off, and a lone last sentence is left out. In the
     release, a chunk of one sentence is paired with random text, and also labeled 1.
 
     Source: google-research/albert@b772393 create_pretraining_data.py:255-386.

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from errors import UserError
 from family.electra.encoder import ElectraConfig, ElectraEncoder
 from modeling import layers, losses, row_random
 from modeling.architectures.network import Network
@@ -252,14 +253,14 @@ class ReplacedTokens(MaskedLM):
 
     def check(self, config) -> None:
         if not isinstance(config, ElectraConfig):
-            raise ValueError(
+            raise UserError(
                 "replaced tokens need a generator, which only an ELECTRA has; set "
                 '"architecture": "electra"'
             )
         try:
             self.generator(config)
         except ValueError as error:
-            raise ValueError(
+            raise UserError(
                 f"the generator's {error}; check generator_hidden_size and "
                 "generator_layers"
             ) from error

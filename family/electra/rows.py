@@ -17,7 +17,7 @@ import numpy as np
 from text.instances import packing
 from text.instances.instances import Instances, as_planned, windows
 
-# One planned row: two runs of the corpus, of which the second may be empty.
+# One planned row: two runs of the corpus; the second may be empty.
 SEGMENTS = np.dtype(
     [("a_start", "<i8"), ("b_start", "<i8"), ("a_length", "<u2"), ("b_length", "<u2")]
 )

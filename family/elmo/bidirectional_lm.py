@@ -6,6 +6,7 @@ Its records hold no masks.
 import keras
 from keras import ops
 
+from errors import UserError
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
@@ -141,7 +142,7 @@ class BidirectionalLM(Objective):
     def check(self, config) -> None:
         check_context(config)
         if "directions" not in config.capabilities:
-            raise ValueError(
+            raise UserError(
                 f"with the architecture {config.architecture!r}, there are no separate "
                 "outputs for what precedes a token and for what follows it, so this "
                 "objective would predict tokens that it sees; use "

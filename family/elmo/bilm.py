@@ -256,7 +256,7 @@ def _tensors(path) -> Mapping[str, np.ndarray]:
 
 
 def _files(path) -> _Files:
-    """Both files, of which one has this path."""
+    """Both files; one has this path."""
     folder, name = os.path.split(path)
     if name.endswith(_SUFFIX):
         partner = path.removesuffix(_SUFFIX) + f"_{_OPTIONS}"

@@ -40,6 +40,7 @@ class ElmoConfig(EncoderConfig):
     keys_without_shape = ("cell_clip", "projection_clip", "use_skip_connections")
     has_segments = False
     capabilities = frozenset({"directions"})
+    low_rank_targets = ("forward_projection", "backward_projection")
 
     vocab_size: int
     hidden_size: int = 1024

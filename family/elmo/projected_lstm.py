@@ -8,7 +8,7 @@ import random
 import keras
 from keras import ops
 
-from modeling import custom_gradients
+from modeling import custom_gradients, layers
 
 DIRECTIONS = ("forward", "backward")
 
@@ -44,18 +44,25 @@ class ProjectedLstms(keras.layers.Layer):
         self.build()
 
     def build(self, input_shape=None):
-        size, width = self.size, self.width
-        self._kernels, self._biases, self._projections = [], [], []
+        self._gates, self._projections = [], []
         for direction in DIRECTIONS:
-            self._kernels.append(self._add(f"{direction}_kernel", 2 * width, 4 * size))
-            self._biases.append(self._add(f"{direction}_bias", 4 * size))
-            self._projections.append(self._add(f"{direction}_projection", size, width))
+            names = f"{direction}_kernel", f"{direction}_bias"
+            self._gates.append(self._dense(2 * self.width, 4 * self.size, *names))
+            self._seeds.getrandbits(31)  # a bias once had one, too
+            names = (f"{direction}_projection",)
+            self._projections.append(self._dense(self.size, self.width, *names))
         self.built = True
 
-    def _add(self, name, *shape):
+    def _dense(self, num_inputs, units, *names):
         glorot = keras.initializers.GlorotUniform(self._seeds.getrandbits(31))
-        draw = glorot if len(shape) == 2 else "zeros"
-        return self.add_weight(shape, draw, name=name)
+        layer = layers.Dense(
+            *(units, glorot, self.dtype_policy),
+            name=names[0],
+            use_bias=len(names) == 2,
+            names=names,
+        )
+        layer.build((None, num_inputs))
+        return layer
 
     def initial_state(self, batch_size) -> tuple:
         """Zeros: the outputs [d, b, p] and cells [d, b, c] before the first step."""
@@ -75,12 +82,12 @@ class ProjectedLstms(keras.layers.Layer):
             outputs [s, d, b, p], in the dtype; the state after the last step.
         """
         del dropouts  # of inputs and outputs; see the encoder
-        kernels = self._stacked(self._kernels)
+        kernels = self._stacked(layer.kernel for layer in self._gates)
         of_inputs, of_outputs = kernels[:, : self.width], kernels[:, self.width :]
         gates = ops.cast(ops.matmul(inputs, of_inputs), "float32")
-        gates += ops.stack([ops.copy(bias) for bias in self._biases])[:, None]
+        gates += ops.stack([ops.copy(layer.bias) for layer in self._gates])[:, None]
         run = custom_gradients.written(self._run(is_token))
-        projections = self._stacked(self._projections)
+        projections = self._stacked(layer.kernel for layer in self._projections)
         outputs, cells = run(gates, of_outputs, projections, *state)
         state = outputs[-1], cells[-1]
         outputs = ops.cast(outputs, self.compute_dtype)
@@ -157,9 +164,12 @@ class ProjectedLstms(keras.layers.Layer):
         slopes, hidden = self._slopes(is_token, outputs, cells, gates)
         reversed_weights = [ops.swapaxes(w, 1, 2) for w in (of_outputs, projections)]
 
-        def step(state, inputs):
+        inputs = (of_new_outputs, of_new_cells, *slopes, is_token)
+
+        def step(state, number):
             of_output, of_cell = state[:2]
-            more_output, more_cell, inside, by_cell, by_output, *others = inputs
+            now = (ops.take(x, number, axis=0) for x in inputs)
+            more_output, more_cell, inside, by_cell, by_output, *others = now
             through, is_open, f, is_token = others
             of_output, of_cell = of_output + more_output, of_cell + more_cell
             of_projection = of_output * is_open
@@ -176,9 +186,10 @@ class ProjectedLstms(keras.layers.Layer):
             )
             return state, state
 
-        inputs = (of_new_outputs, of_new_cells, *slopes, is_token)
+        # Not the inputs: of several, TensorFlow's scan needs to know the length.
+        steps = ops.arange(ops.shape(gates)[0])
         begin = (*(ops.zeros_like(x[0]) for x in (outputs, cells, gates, outputs)),)
-        (of_output, of_cell, *_), results = ops.scan(step, begin, inputs, reverse=True)
+        (of_output, of_cell, *_), results = ops.scan(step, begin, steps, reverse=True)
         of_gates, of_projection = results[2:]
         return (
             of_gates,

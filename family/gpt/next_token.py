@@ -5,6 +5,7 @@ The paper's "LTR & No NSP" (table 5). Its records hold no masks.
 
 from keras import ops
 
+from errors import UserError, setting
 from modeling import layers, losses
 from modeling.objectives.masked_lm import MaskedLMModel, check_context
 from modeling.objectives.objective import (
@@ -91,12 +92,13 @@ class NextToken(Objective):
     def check(self, config) -> None:
         check_context(config)
         if "directions" in config.capabilities:
-            raise ValueError(
+            raise UserError(
                 f"with the architecture {config.architecture!r}, half of every output has "
-                "seen the token that it is to predict; use `objective`=bidirectional_lm"
+                "seen the token that it is to predict; use "
+                f"{setting('objective', 'bidirectional_lm')}"
             )
         if config.attention_direction == "both":
-            raise ValueError(
+            raise UserError(
                 "with attention to both sides, every position sees the token that it is "
                 'to predict; set "attention_direction": "left_to_right"'
             )

@@ -41,8 +41,8 @@ class SideBySideConfig(BertConfig):
         super().__post_init__()
         if self.hidden_size % (2 * self.num_attention_heads):
             raise ValueError(
-                f"hidden_size is {self.hidden_size}, of which neither direction's "
-                f"{self.num_attention_heads} attention heads can have equal shares; make "
+                f"hidden_size is {self.hidden_size}, which the {self.num_attention_heads} "
+                "attention heads of each direction cannot share equally; make "
                 "it a multiple of 2 * num_attention_heads"
             )
 

@@ -68,6 +68,7 @@ class T5Adapter(Adapter):
     )
     numbers = (r"(?<=/block_)\d+(?=/)", r"(?<=\.block\.)\d+(?=\.)")
     digits = 3
+    scope = ("shared/", "encoder/", "decoder/")
     encoder = ("", ())
     masked_lm = _TABLE  # the duplicates below are compared with it
     tied = {

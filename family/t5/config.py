@@ -41,8 +41,10 @@ class T5Config(EncoderConfig):
         "eos_token_id",
     )
     has_segments = False
+    pretraining_model = "family.t5.decoder:TextToTextModel"
     capabilities = frozenset({"decoder"})
     masked_lm = MaskedLMNames(transform=None)
+    low_rank_targets = ("q", "v")
     truncated_weights = False
 
     vocab_size: int

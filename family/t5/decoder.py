@@ -8,7 +8,7 @@ from keras import ops
 
 from family.t5.config import T5Config
 from family.t5.encoder import Stack, unseen
-from family.t5.layers import Kernel, unseen_scores
+from family.t5.layers import dense, unseen_scores
 from modeling import layers, losses
 from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
@@ -37,6 +37,14 @@ class TextToTextModel(Network):
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         self.decoder = Decoder(config, self.encoder.embeddings, seed=seed, dtype=dtype)
         self.built = True
+
+    @property
+    def backbone(self):
+        return (self.encoder, self.decoder)
+
+    @property
+    def scope(self):
+        return (*super().scope, f"{self.decoder.name}/")
 
     def decode(
         self,
@@ -138,13 +146,13 @@ class Decoder(Stack, keras.layers.Layer):
         self.own_logits = None
         if not config.tie_word_embeddings:
             sizes = config.hidden_size, config.vocab_size
-            self.own_logits = Kernel(config, initializers, dtype, *sizes, "logits")
+            self.own_logits = dense(config, initializers, dtype, *sizes, name="logits")
         self.build()
 
     def build(self, input_shape=None):
         self.build_stack()
         if self.own_logits:
-            self.own_logits.build()
+            self.own_logits.build((None, self.config.hidden_size))
         self.built = True
 
     @property
@@ -164,7 +172,7 @@ class Decoder(Stack, keras.layers.Layer):
         """float32 [1, n, t, t], which also hides what follows a position."""
         places = ops.arange(length)
         seen = places[:, None] >= places[None, :]
-        bias = self.blocks[0].attention.bias(length, length)
+        bias = self.blocks[0].attention.bias.of_distances(length, length)
         return bias + unseen_scores(seen)[None, None]
 
     def call(

@@ -117,7 +117,7 @@ class T5Encoder(Stack, Encoder):
         length = ops.shape(hidden)[1]
         outputs = self.run_stack(
             hidden,
-            self.blocks[0].attention.bias(length, length),
+            self.blocks[0].attention.bias.of_distances(length, length),
             unseen=unseen(inputs),
             dropouts=dropouts,
         )
@@ -127,8 +127,9 @@ class T5Encoder(Stack, Encoder):
 
     def attention_scores(self, number, layer_input):
         block, length = self.blocks[number], ops.shape(layer_input)[1]
-        bias = self.blocks[0].attention.bias(length, length)
-        return block.attention.scores(block.parts[0].norm(layer_input)) + bias
+        bias = self.blocks[0].attention.bias.of_distances(length, length)
+        scores = block.attention.scores(block.parts[0].norm(layer_input))
+        return ops.add(scores, bias)
 
 
 def unseen(inputs):

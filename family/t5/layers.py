@@ -82,7 +82,7 @@ def _normalize(x, scale, epsilon):
 
 @fusion.fused
 def _normalize_gradient(x, scale, inverse, upstream):
-    """By x; and by the scale, but for the sum over all rows."""
+    """By x; and by the scale, before the sum over all rows."""
     normal = ops.cast(x, "float32") * inverse
     upstream = ops.cast(upstream, "float32")
     of_normal = upstream * scale
@@ -108,56 +108,29 @@ class Attention(keras.layers.Layer):
     ):
         super().__init__(name=name, dtype=dtype, autocast=False)
         self.config = config
-        self.both_sides = both_sides
         self.num_heads = config.num_attention_heads
         width, inner = config.hidden_size, self.num_heads * config.attention_head_size
-        query = (width * config.attention_head_size) ** -0.5
-        self._matrices = {
-            "q": ((width, inner), _normal(config, initializers, query)),
-            "k": ((width, inner), _normal(config, initializers, width**-0.5)),
-            "v": ((width, inner), _normal(config, initializers, width**-0.5)),
-            "o": ((inner, width), _normal(config, initializers, inner**-0.5)),
+        # What the deviation is one divided by the root of, and the width of the outputs.
+        sizes = {
+            "q": (width * config.attention_head_size, inner),
+            "k": (width, inner),
+            "v": (width, inner),
+            "o": (inner, width),
         }
-        if has_bias:
-            shape = (self.num_heads, config.relative_attention_num_buckets)
-            draw = _normal(config, initializers, width**-0.5)
-            self._matrices["relative_attention_bias"] = (shape, draw)
+        self.q, self.k, self.v, self.o = (
+            dense(config, initializers, dtype, *size, name=name, names=(name,))
+            for name, size in sizes.items()
+        )
+        self.bias = _Bias(config, initializers, both_sides) if has_bias else None
 
     def build(self, input_shape=None):
-        for name, (shape, initializer) in self._matrices.items():
-            weight = self.add_weight(shape, initializer, name=name, autocast=False)
-            setattr(self, name, weight)
+        width = self.config.hidden_size
+        for layer in (self.q, self.k, self.v):
+            layer.build((None, width))
+        self.o.build((None, self.q.units))
+        if self.bias:
+            self.bias.build()
         self.built = True
-
-    def bias(self, queries, keys):
-        """float32 [1, n, q, k]: what is added to the scores, by distance.
-
-        Args:
-            queries, keys: how many there are; the first of both are at the same place.
-        """
-        config = self.config
-        most = config.relative_attention_max_distance
-        table = bucket(
-            np.arange(-most, most + 1),
-            self.both_sides,
-            config.relative_attention_num_buckets,
-            most,
-        )
-        distances = ops.arange(1 - queries, keys + 1)  # one more than there are
-        numbers = ops.take(
-            ops.convert_to_tensor(table.astype(np.int32)),
-            ops.clip(distances, -most, most) + most,
-        )
-        # Products and slices, because the gradient of a lookup would scatter.
-        picks = ops.one_hot(numbers, config.relative_attention_num_buckets)
-        by_distance = ops.matmul(
-            ops.cast(self.relative_attention_bias, "float32"), ops.transpose(picks)
-        )
-        # In rows that are one shorter than what repeats, each begins one further left.
-        width = queries + keys
-        repeated = ops.tile(by_distance, (1, queries))[:, : queries * (width - 1)]
-        rows = ops.reshape(repeated, (self.num_heads, queries, width - 1))
-        return rows[None, :, :, queries - 1 :]
 
     def keys_values(self, x):
         """[b, k, h] -> two tensors [b, n, k, d]."""
@@ -189,12 +162,64 @@ class Attention(keras.layers.Layer):
         query = self._heads(x, self.q)
         context = attention.of_pairs(of_heads, query, keys, values, *biases)
         context = ops.transpose(context, (0, 2, 1, 3))
-        context = ops.reshape(context, (*ops.shape(x)[:2], self.o.shape[0]))
-        return _product(context, self.o)
+        context = ops.reshape(context, (*ops.shape(x)[:2], self.q.units))
+        return self.o.product(context)
 
-    def _heads(self, x, matrix):
+    def _heads(self, x, layer):
         split = (*ops.shape(x)[:2], self.num_heads, self.config.attention_head_size)
-        return ops.transpose(ops.reshape(_product(x, matrix), split), (0, 2, 1, 3))
+        return ops.transpose(ops.reshape(layer.product(x), split), (0, 2, 1, 3))
+
+
+class _Bias(keras.layers.Layer):
+    """What a stack adds to its scores, by distance.
+
+    Args:
+        config: a T5Config.
+        initializers: their seeds are used.
+        both_sides: see `bucket`.
+    """
+
+    def __init__(self, config, initializers, both_sides):
+        super().__init__(name="relative_attention_bias", autocast=False)
+        self.config, self.both_sides = config, both_sides
+        self._initializer = _normal(config, initializers, config.hidden_size**-0.5)
+
+    def build(self, input_shape=None):
+        config = self.config
+        shape = (config.num_attention_heads, config.relative_attention_num_buckets)
+        with layers.scope_around(self):
+            self.table = keras.Variable(
+                self._initializer, shape, autocast=False, name=self.name
+            )
+        self.built = True
+
+    def of_distances(self, queries, keys):
+        """float32 [1, n, q, k]: what is added to the scores, by distance.
+
+        Args:
+            queries, keys: how many there are; the first of both are at the same place.
+        """
+        config = self.config
+        most = config.relative_attention_max_distance
+        table = bucket(
+            np.arange(-most, most + 1),
+            self.both_sides,
+            config.relative_attention_num_buckets,
+            most,
+        )
+        distances = ops.arange(1 - queries, keys + 1)  # one more than there are
+        numbers = ops.take(
+            ops.convert_to_tensor(table.astype(np.int32)),
+            ops.clip(distances, -most, most) + most,
+        )
+        # Products and slices, because the gradient of a lookup would scatter.
+        picks = ops.one_hot(numbers, config.relative_attention_num_buckets)
+        by_distance = ops.matmul(ops.cast(self.table, "float32"), ops.transpose(picks))
+        # In rows that are one shorter than what repeats, each begins one further left.
+        width = queries + keys
+        repeated = ops.tile(by_distance, (1, queries))[:, : queries * (width - 1)]
+        rows = ops.reshape(repeated, (-1, queries, width - 1))
+        return rows[None, :, :, queries - 1 :]
 
 
 @fusion.fused
@@ -211,41 +236,40 @@ class FeedForward(keras.layers.Layer):
     def __init__(self, config, initializers, dtype):
         super().__init__(name="DenseReluDense", dtype=dtype, autocast=False)
         self.rate = config.hidden_dropout_prob
-        self.activation = layers.activation(config.hidden_act)
-        self.is_gated = config.is_gated
-        names = ("wi_0", "wi_1") if config.is_gated else ("wi",)
-        sizes = config.hidden_size, config.intermediate_size
-        self.inner = [Kernel(config, initializers, dtype, *sizes, n) for n in names]
-        self.outer = Kernel(config, initializers, dtype, *reversed(sizes), "wo")
+        self.width, inner = config.hidden_size, config.intermediate_size
+        activation = layers.activation(config.hidden_act)
+        acts = (
+            {"wi_0": activation, "wi_1": None}
+            if config.is_gated
+            else {"wi": activation}
+        )
+        self.inner = [
+            dense(
+                *(config, initializers, dtype, self.width, inner),
+                name=name,
+                activation=function,
+            )
+            for name, function in acts.items()
+        ]
+        self.outer = dense(config, initializers, dtype, inner, self.width, name="wo")
 
     def build(self, input_shape=None):
-        for layer in (*self.inner, self.outer):
-            layer.build()
+        for layer in self.inner:
+            layer.build((None, self.width))
+        self.outer.build((None, self.inner[0].units))
         self.built = True
 
     def call(self, x, dropouts=layers.no_dropout):
-        inner = self.activation(self.inner[0](x))
-        if self.is_gated:
-            inner = inner * self.inner[1](x)
+        inner, *gates = (layer(x) for layer in self.inner)
+        for gate in gates:  # one in v1.1, else none
+            inner = inner * gate
         return self.outer(dropouts(inner, self.rate))
 
 
-class Kernel(keras.layers.Layer):
-    """[..., rows] -> [..., columns]: a product with a matrix."""
-
-    def __init__(self, config, initializers, dtype, rows, columns, name):
-        super().__init__(name=name, dtype=dtype, autocast=False)
-        self._initializer = _normal(config, initializers, rows**-0.5)
-        self._shape = (rows, columns)
-
-    def build(self, input_shape=None):
-        self.kernel = self.add_weight(
-            self._shape, self._initializer, name="kernel", autocast=False
-        )
-        self.built = True
-
-    def call(self, x):
-        return _product(x, self.kernel)
+def dense(config, initializers, dtype, fan, units, **own) -> layers.Dense:
+    """[..., n] -> [..., units]: a product with a matrix, whose deviation is fan ** -0.5."""
+    draw = _normal(config, initializers, fan**-0.5)
+    return layers.Dense(units, draw, dtype, use_bias=False, **own)
 
 
 class _Residual(keras.layers.Layer):
@@ -348,7 +372,3 @@ def _normal(config, initializers, stddev):
     return keras.initializers.RandomNormal(
         stddev=config.initializer_factor * stddev, seed=next(initializers).seed
     )
-
-
-def _product(x, matrix):
-    return ops.matmul(x, ops.cast(matrix, x.dtype))

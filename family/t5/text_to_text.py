@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from errors import UserError
 from family.t5.decoder import TextToTextModel, target_weights
 from modeling.objectives.objective import (
     Exporter,
@@ -42,7 +43,7 @@ class TextToText(Objective):
 
     def check(self, config) -> None:
         if "decoder" not in config.capabilities:
-            raise ValueError(
+            raise UserError(
                 'only an encoder with a decoder writes text; set "architecture": "t5"'
             )
 

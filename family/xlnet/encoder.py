@@ -73,6 +73,7 @@ class XlnetConfig(EncoderConfig):
     telling_keys = frozenset(_RELEASED.values())
     capabilities = frozenset({"query_stream"})
     masked_lm = MaskedLMNames("model/lm_loss", transform=None, bias="bias")
+    low_rank_targets = ("q", "v")
     truncated_weights = False
 
     vocab_size: int

@@ -4,6 +4,7 @@ Axes: as in xlnet.py.
 """
 
 import dataclasses
+import math
 
 import keras
 from keras import ops
@@ -87,37 +88,45 @@ class Layer(keras.layers.Layer):
         return self.feed_forward(hidden, dropouts=dropouts)
 
 
-class _Projection(keras.layers.Layer):
+class _Projection(layers.Dense):
     """[..., h] -> [..., n, d], without a bias."""
 
     def __init__(self, config, initializers, dtype, name):
-        super().__init__(name=name, dtype=dtype)
-        self.shape = (
-            config.hidden_size,
-            config.num_attention_heads,
-            config.head_size,
+        heads = config.num_attention_heads, config.head_size
+        super().__init__(
+            math.prod(heads), next(initializers), dtype, name=name, use_bias=False
         )
-        self.initializer = next(initializers)
+        self.heads = heads
 
-    def build(self, input_shape=None):
-        self.kernel = self.add_weight(self.shape, self.initializer, name="kernel")
-        self.built = True
-
-    @property
-    def matrix(self):
-        """[h, n * d]"""
-        return ops.reshape(self.kernel, (self.shape[0], -1))
+    def kernel_shape(self, num_inputs):
+        return (num_inputs, *self.heads)
 
     def call(self, x):
-        product = ops.matmul(x, self.matrix)
-        return ops.reshape(product, (*ops.shape(x)[:-1], *self.shape[1:]))
+        return ops.reshape(self.product(x), (*ops.shape(x)[:-1], *self.heads))
 
 
-class _Output(_Projection):
-    """[..., n * d] -> [..., h]"""
+class _Output(layers.Dense):
+    """[..., n * d] -> [..., h], without a bias; the kernel is stored as [h, n, d]."""
 
-    def call(self, x):
-        return ops.matmul(x, ops.transpose(self.matrix))
+    def __init__(self, config, initializers, dtype):
+        super().__init__(
+            config.hidden_size, next(initializers), dtype, name="o", use_bias=False
+        )
+        self.heads = config.num_attention_heads, config.head_size
+
+    def kernel_shape(self, num_inputs):
+        return (self.units, *self.heads)
+
+    def adapt(self, rank, alpha, seed):
+        """Like that of `layers.Dense`, but b is what inputs meet first."""
+        draw = layers.linear_uniform("fan_out", seed)
+        self.enable_lora(rank, alpha, a_initializer="zeros", b_initializer=draw)
+
+    def times(self, x, a, *b):
+        """x times the transpose of a product of matrices."""
+        for factor in (*reversed(b), a):
+            x = ops.matmul(x, ops.transpose(ops.cast(factor, x.dtype)))
+        return x
 
 
 class _Attention(keras.layers.Layer):
@@ -129,13 +138,13 @@ class _Attention(keras.layers.Layer):
         self.query, self.key, self.value, self.relative = (
             _Projection(config, initializers, dtype, name) for name in "qkvr"
         )
-        self.output_layer = _Output(config, initializers, dtype, "o")
+        self.output_layer = _Output(config, initializers, dtype)
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape):
         for layer in (self.query, self.key, self.value, self.relative):
             layer.build(input_shape)
-        self.output_layer.build()
+        self.output_layer.build((None, self.query.units))
         self.norm.build(input_shape)
         self.built = True
 
@@ -169,8 +178,7 @@ class _Attention(keras.layers.Layer):
                 read = ops.matmul(mapping, read)
             context = ops.concatenate([context, read], axis=1)
         rate = self.config.hidden_dropout_prob
-        product = self.output_layer(context)
-        return self.norm(_drop_and_add(product, hidden, rate, *dropouts.key(rate)))
+        return self.norm(self.output_layer.added_to(hidden, context, dropouts, rate))
 
     def scores(self, query, key, relative, differs, unseen):
         """What queries [b, s, n, d] and keys [b, k, n, d] give: float32 [b, n, s, k].
@@ -200,11 +208,6 @@ def _merged(context):
     """[b, n, s, d] -> [b, s, n * d]"""
     context = ops.transpose(context, (0, 2, 1, 3))
     return ops.reshape(context, (*ops.shape(context)[:2], -1))
-
-
-@fusion.fused
-def _drop_and_add(x, residual, rate, *key):
-    return layers.dropout(x, rate, *key) + residual
 
 
 @fusion.fused

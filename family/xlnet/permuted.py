@@ -8,6 +8,7 @@ import functools
 import numpy as np
 from keras import ops
 
+from errors import UserError
 from family.xlnet import mask_spans
 from modeling import layers, row_random
 from modeling.masks.draw_masks import DrawMasks
@@ -120,8 +121,8 @@ class DrawSpans(DrawMasks):
 
     Args:
         alpha, beta: a span of n has a context of n * alpha // beta tokens.
-        reuse_len: the first tokens of a row, a part that does not see the rest, and of
-            which the rest sees everything; 0: a row has one part.
+        reuse_len: the first tokens of a row, a part that does not see the rest, and
+            that the rest sees whole; 0: a row has one part.
         settings: see `DrawMasks`.
     """
 
@@ -250,7 +251,7 @@ class Permuted(MaskedLM):
     def check(self, config) -> None:
         super().check(config)
         if "query_stream" not in config.capabilities:
-            raise ValueError(
+            raise UserError(
                 f"the architecture {config.architecture!r} has no second stream, which "
                 'predicts a token without seeing it; use "xlnet"'
             )

@@ -63,7 +63,7 @@ class ContiguousOptions(options.Group):
 
 
 class Contiguous(Instances):
-    """Rows of which `reuse` tokens continue those of the batch before.
+    """Rows whose first `reuse` tokens continue those of the batch before.
 
     Source: zihangdai/xlnet@bbaa3a6 data_utils.py, create_tfrecords and _split_a_and_b.
     """

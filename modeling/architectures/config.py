@@ -57,14 +57,18 @@ class EncoderConfig:
         has_segments: whether the network tells the segments of a row apart.
         capabilities: what else it can do, by which objectives ask for it: "query_stream", a
             stream that sees where a token is but not which (see `XlnetEncoder.encode`);
-            "directions", outputs of which the first half has seen nothing that follows the
-            position, and the second half nothing that precedes it; "decoder", one that
+            "directions", outputs whose first half has seen nothing that follows the
+            position, and whose second half nothing that precedes it; "decoder", one that
             writes text.
         masked_lm: what its masked-LM head consists of.
+        low_rank_targets: the dense layers that LoRA changes by default, by the end of their
+            names.
         glorot_heads: whether the first weights of task heads are drawn from Glorot's
             uniform distribution instead of the encoder's.
         truncated_weights: whether the first weights of encoder and task heads, which are
             drawn from a normal distribution, have at most two deviations.
+        pretraining_model: "module:Class" of a network with all variables that a pre-trained
+            checkpoint of this architecture may have.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -79,8 +83,12 @@ class EncoderConfig:
     has_segments: typing.ClassVar[bool] = True
     capabilities: typing.ClassVar[frozenset[str]] = frozenset()
     masked_lm: typing.ClassVar[MaskedLMNames] = MaskedLMNames()
+    low_rank_targets: typing.ClassVar[tuple[str, ...]] = ("query", "value")
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
+    pretraining_model: typing.ClassVar[str] = (
+        "modeling.objectives.sentence_pairs:PretrainingModel"
+    )
 
     @property
     def scope(self) -> str:

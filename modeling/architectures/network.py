@@ -29,6 +29,17 @@ class Network(keras.layers.Layer):
         return (self.encoder,)
 
     @property
+    def backbone(self) -> tuple[keras.layers.Layer, ...]:
+        """What pre-training leaves, without heads; LoRA freezes and adapts it."""
+        return (self.encoder,)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """What the names of the backbone's variables begin with, and no others."""
+        scope = self.encoder.scope
+        return (scope,) if isinstance(scope, str) else scope
+
+    @property
     def required(self) -> tuple[str, ...]:
         """The names of the variables that weights to start from must contain."""
         return self.encoder.required
@@ -101,6 +112,14 @@ class WrappedNetwork(Network):
     @property
     def encoders(self):
         return self.network.encoders
+
+    @property
+    def backbone(self):
+        return self.network.backbone
+
+    @property
+    def scope(self):
+        return self.network.scope
 
     @property
     def required(self):

@@ -59,7 +59,7 @@ def config_from_dict(values: Mapping) -> EncoderConfig:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ValueError(
             f"architecture is {name!r:.40}; it must be one of "
-            f"{', '.join(map(repr, ARCHITECTURES))}"
+            f"{', '.join(map(repr, ARCHITECTURES))}{extensions.hint()}"
         )
     return ARCHITECTURES[name].config.from_dict(values)
 

@@ -9,6 +9,8 @@ arXiv:1908.09355 (normalized [CLS]); TinyBERT, arXiv:1909.10351 (layers and atte
 
 import dataclasses
 
+from errors import UserError, setting
+
 LOSSES = ("soft_cross_entropy", "kl", "mse")
 LAYERS = ("uniform", "skip", "last")
 TOKENS = ("all", "masked")  # where words are compared
@@ -77,22 +79,22 @@ class Distillation:
         Args:
             student, teacher: their number of layers.
         Raises:
-            ValueError: there are no such layers.
+            UserError: there are no such layers.
         """
         if not isinstance(self.layers, str):
             return self._written(student, teacher)
         if self.layers == "last":
             if student > teacher:
-                raise ValueError(
-                    f"`layers`=last: the student has {student} layers, more than "
-                    f"the teacher's {teacher}"
+                raise UserError(
+                    f"{setting('distill_layers', 'last')}: the student has {student} "
+                    f"layers, more than the teacher's {teacher}"
                 )
             return [(n, teacher - student + n) for n in range(1, student)]
         if teacher % student:
-            raise ValueError(
-                f"`layers`={self.layers}: the teacher's {teacher} layers are not "
-                f"a multiple of the student's {student}; write the pairs out, such as "
-                "1:3,2:6"
+            raise UserError(
+                f"{setting('distill_layers', self.layers)}: the teacher's {teacher} layers "
+                f"are not a multiple of the student's {student}; write the pairs out, such "
+                "as 1:3,2:6"
             )
         every = teacher // student
         if self.layers == "skip":
@@ -110,8 +112,9 @@ class Distillation:
                 ("teacher", of_teacher, teacher),
             ):
                 if not 0 <= layer <= number:
-                    raise ValueError(
-                        f"`layers`={of_student}:{of_teacher}: the {whose} has the layers "
-                        f"1 to {number}, and 0 for the embeddings"
+                    pair = setting("distill_layers", f"{of_student}:{of_teacher}")
+                    raise UserError(
+                        f"{pair}: the {whose} has the layers 1 to {number}, and 0 for the "
+                        "embeddings"
                     )
         return list(self.layers)

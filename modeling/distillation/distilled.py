@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from keras import ops
 
+from errors import UserError, setting
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network, WrappedNetwork
@@ -109,15 +110,16 @@ class Distilled(Wrapped):
         task, settings = self.inner, self.settings
         task.check(config)
         if not task.comparison:
-            raise ValueError(
+            raise UserError(
                 f"{type(task).__name__} has no answers in which a student could be "
                 "compared with a teacher"
             )
         answer_losses = self._compared.losses
         if settings.weight and settings.loss not in answer_losses:
-            raise ValueError(
+            raise UserError(
                 f"answers of this kind are compared by {' or '.join(answer_losses)}, not "
-                f"by {settings.loss}; pass `loss`={next(iter(answer_losses))}"
+                f"by {settings.loss}; pass "
+                f"{setting('distill_loss', next(iter(answer_losses)))}"
             )
         if settings.compares_layers:
             _check_layers(settings, config, self._teacher_config)
@@ -240,30 +242,31 @@ def _check_layers(settings: Distillation, student, teacher) -> None:
     for name in ("cosine_weight", "cls_weight"):
         sizes = student.hidden_size, teacher.hidden_size
         if getattr(settings, name) and sizes[0] != sizes[1]:
-            raise ValueError(
-                f"`{name}`: the student's hidden_size is {sizes[0]}, the "
-                f"teacher's {sizes[1]}; they must be equal; `hidden_weight` "
-                "compares vectors of any size"
+            raise UserError(
+                f"{setting(f'distill_{name}')}: the student's hidden_size is {sizes[0]}, "
+                f"the teacher's {sizes[1]}; they must be equal; "
+                f"{setting('distill_hidden_weight')} compares vectors of any size"
             )
     for kind, pairs in _pairs(settings, student, teacher).items():
         if not pairs:
-            raise ValueError(
-                f"`layers`={settings.layers_written}: gives `{kind}_weight` "
-                "no pair of layers; write some, such as `layers`=1:3,2:6"
+            raise UserError(
+                f"{setting('distill_layers', settings.layers_written)}: gives "
+                f"{setting(f'distill_{kind}_weight')} no pair of layers; write some, such "
+                f"as {setting('distill_layers', '1:3,2:6')}"
             )
     for name in ("cls_weight", "attention_weight"):
         ways = {student.attention_direction, teacher.attention_direction} - {"both"}
         if getattr(settings, name) and ways:
-            raise ValueError(
-                f"`{name}`: student and teacher must see both sides of a token; "
-                f"one has attention_direction {ways.pop()!r}"
+            raise UserError(
+                f"{setting(f'distill_{name}')}: student and teacher must see both sides "
+                f"of a token; one has attention_direction {ways.pop()!r}"
             )
     if settings.attention_weight:
         heads = [getattr(c, "num_attention_heads", 0) for c in (student, teacher)]
         if heads[0] != heads[1] or not heads[0]:
-            raise ValueError(
-                f"`attention_weight`: the student has {heads[0]} attention heads, "
-                f"the teacher {heads[1]}; they must be equal"
+            raise UserError(
+                f"{setting('distill_attention_weight')}: the student has {heads[0]} "
+                f"attention heads, the teacher {heads[1]}; they must be equal"
             )
 
 

@@ -6,6 +6,7 @@ compares the logits over the vocabulary at every token or, if told to, at the ma
 
 from keras import ops
 
+from errors import UserError, setting
 from modeling.distillation import soft_words
 from modeling.distillation.distilled import (
     TEACHERS,
@@ -37,14 +38,15 @@ class DistilledWords(Distilled):
         super().check(config)
         student, teacher = config.vocab_size, self._teacher_config.vocab_size
         if student != teacher:
-            raise ValueError(
+            raise UserError(
                 f"vocab_size is {student}, but the teacher's is {teacher}; student and "
                 "teacher need the same vocabulary"
             )
         if self.inner.needs.sentence_task and not self.settings.hard_weight:
-            raise ValueError(
-                "with `hard_weight`=0, nothing teaches the head for sentence pairs; pass "
-                "`objective`=masked_lm, or `hard_weight`"
+            raise UserError(
+                f"with {setting('hard_weight', 0)}, nothing teaches the head for sentence "
+                f"pairs; pass {setting('objective', 'masked_lm')}, or "
+                f"{setting('hard_weight')}"
             )
 
     def student(self, network, *args, **settings):

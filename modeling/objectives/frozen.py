@@ -10,7 +10,7 @@ class FrozenFeatures(keras.layers.Layer):
     """Chooses among the outputs of an encoder, or mixes them.
 
     The weights of a sum are learned, are positive and add up to 1. They are the variable
-    `layer_weights`, of which this is the softmax. The sum of "mix", ELMo's, is of the
+    `layer_weights`, whose softmax they are. The sum of "mix", ELMo's, is of the
     embeddings and all layers, and is multiplied by another variable, `gamma`.
 
     Args:

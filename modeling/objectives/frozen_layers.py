@@ -1,5 +1,6 @@
 """Fine-tuning of the upper layers alone: what is below gets no updates."""
 
+from errors import UserError, setting
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
@@ -29,15 +30,16 @@ class FrozenLayers(Wrapped):
             stages = make_encoder(config).stages
         depth = len(stages) - 2
         if self._number > depth:
-            raise ValueError(
-                f"the encoder has {depth} layers, and `freeze_layers` is {self._number}"
+            raise UserError(
+                f"the encoder has {depth} layers, and {setting('freeze_layers')} is "
+                f"{self._number}"
             )
         possible = [n for n in range(depth + 1) if _is_possible(stages, n)]
         if self._number not in possible:
-            raise ValueError(
-                f"with `freeze_layers`={self._number}, layers that are trained would share "
-                "the weights of frozen ones, or nothing would be frozen; use one of "
-                f"{', '.join(map(str, possible))}"
+            raise UserError(
+                f"with {setting('freeze_layers', self._number)}, layers that are trained "
+                "would share the weights of frozen ones, or nothing would be frozen; use "
+                f"one of {', '.join(map(str, possible))}"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> Network:

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from errors import UserError, setting
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
@@ -79,15 +80,15 @@ def check_context(config: EncoderConfig) -> None:
     """Refuses an encoder that does not predict tokens from their neighbours.
 
     Raises:
-        ValueError: its positions do not see each other, or its decoder predicts tokens.
+        UserError: its positions do not see each other, or its decoder predicts tokens.
     """
     if "decoder" in config.capabilities:
-        raise ValueError(
+        raise UserError(
             f"with the architecture {config.architecture!r}, a decoder predicts tokens; "
-            "use `objective`=span_corruption"
+            f"use {setting('objective', 'span_corruption')}"
         )
     if config.attention_direction == "none":
-        raise ValueError(
+        raise UserError(
             f"with the architecture {config.architecture!r}, every position sees only its "
             "own token, so no token can be predicted from its neighbours; pre-train "
             "another architecture, or start fine-tuning from random weights"

@@ -84,7 +84,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         outputs: of the network.
-        weights: batch -> float32, the shape of the logits but for their last axis.
+        weights: batch -> float32, the shape of the logits without their last axis.
         logits: (batch, `outputs` by name) -> list of float32 [b, n] or [b, s, n].
         kind: a key of `soft_answers.COMPARED`.
     """
@@ -177,7 +177,7 @@ class Objective(abc.ABC):
         """Refuses an encoder that cannot learn this.
 
         Raises:
-            ValueError: says why, and what to change; settings are in backquotes.
+            UserError: says why, and what to change.
         """
         del config
 
@@ -244,7 +244,7 @@ class _Forwarded:
 
 
 class Wrapped(Objective):
-    """Another objective, of which a subclass changes some members."""
+    """Another objective; a subclass changes some of its members."""
 
     def __init__(self, inner: Objective):
         self.inner = inner

@@ -10,6 +10,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from errors import UserError, setting
 from modeling import layers, losses
 from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
@@ -57,14 +58,14 @@ class SpanBeams(tasks.Span):
     def check(self, config) -> None:
         super().check(config)
         if self.lstm:
-            raise ValueError(
-                "this head reads the encoder itself; remove `lstm_layers` and `features`, "
-                "or use `span_head`=independent"
+            raise UserError(
+                f"this head reads the encoder itself; remove {setting('lstm_layers')} and "
+                f"{setting('features')}, or use {setting('span_head', 'independent')}"
             )
         if not config.has_segments:
-            raise ValueError(
+            raise UserError(
                 f"the {config.architecture} does not tell question and text apart, which "
-                "this head needs; use `span_head`=independent"
+                f"this head needs; use {setting('span_head', 'independent')}"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> "_BeamModel":

@@ -9,6 +9,7 @@ import copy
 import keras
 from keras import ops
 
+from errors import UserError, setting
 from modeling import bilstm, layers, losses
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
@@ -314,14 +315,14 @@ class Span(TaskObjective):
         if self.lstm:
             return
         if config.attention_direction == "right_to_left":
-            raise ValueError(
+            raise UserError(
                 "read from right to left, no token of a text sees the question before it; "
                 "use another attention_direction, or BiLSTM layers"
             )
         if config.attention_direction == "none":
-            raise ValueError(
+            raise UserError(
                 f"with the architecture {config.architecture!r}, no token of a text sees "
-                "the question; add BiLSTM layers (`lstm_layers`)"
+                f"the question; add BiLSTM layers ({setting('lstm_layers')})"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:

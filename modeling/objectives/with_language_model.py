@@ -6,6 +6,7 @@ its own tokens.
 
 from keras import ops
 
+from errors import UserError, setting
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import WrappedNetwork
@@ -36,10 +37,10 @@ class WithLanguageModel(Wrapped):
     def check(self, config: EncoderConfig) -> None:
         self.inner.check(config)
         if config.masked_lm.bias is not None:
-            raise ValueError(
+            raise UserError(
                 f"the language model of the architecture {config.architecture!r} has "
-                "weights that a task does not have; remove `lm_loss_weight`, which is for "
-                "a GPT"
+                f"weights that a task does not have; remove {setting('lm_loss_weight')}, "
+                "which is for a GPT"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> "_Model":

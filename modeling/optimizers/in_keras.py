@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
+from modeling import private
 from modeling.optimizers.table import OptimizerSettings
 
 
@@ -17,7 +18,7 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         peak: the highest.
         num_train_steps: updates of the whole run.
         num_warmup_steps: updates over which it rises.
-        settings: fields of `OptimizerSettings`, of which this needs the schedule's.
+        settings: fields of `OptimizerSettings`; this needs the schedule's.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class Optimizer(keras.optimizers.Optimizer):
             one = self._settings.make([variable], self._shares)
             self._of_variables.append(one)
             for slot in one.variables:
-                self._track_variable(slot)
+                private.track(self, slot)
 
     def update_step(self, gradient, variable, learning_rate):
-        one = self._of_variables[self._get_variable_index(variable)]
+        one = self._of_variables[private.index_of(self, variable)]
         gradients = [ops.convert_to_tensor(gradient, "float32")]
         rate = ops.cast(learning_rate, "float32")
         one.apply(gradients, rate, self.iterations)

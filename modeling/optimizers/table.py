@@ -76,8 +76,8 @@ SCHEDULES = {
 _FAIRSEQ = {"bias_correction": True, "corrected": "quotient", "not_decayed": "(?!)"}
 # openai/finetune-transformer-lm@a69b5c4 opt.py, adam.
 _OPENAI = {"bias_correction": True, "corrected": "rate", "epsilon": 1e-8}
-# zihangdai/xlnet@bbaa3a6 model_utils.py, get_train_op: two optimizers, of which the one
-# with weight decay is BERT's that also decays the biases of queries, r_w_bias and others.
+# zihangdai/xlnet@bbaa3a6 model_utils.py, get_train_op: two optimizers; the one with
+# weight decay is BERT's that also decays the biases of queries, r_w_bias and others.
 _XLNET = {
     "corrected": "quotient",
     "not_decayed": "LayerNorm|layer_norm|(?<!r_[wrs]_)bias",

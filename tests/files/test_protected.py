@@ -22,8 +22,8 @@ def lay_out(folder, *names):
 @pytest.fixture
 def folders(tmp_path):
     """Folders of every kind, each with answers.jsonl, which somebody else wrote."""
-    made = lay_out(tmp_path / "run", "vocab.txt", "metrics.jsonl", "answers.jsonl")
-    (made / ".made~bert~record").write_text('["vocab.txt", "metrics.jsonl"]')
+    run = ("run.json", "vocab.txt", "metrics.jsonl", ".found~bert~names")
+    lay_out(tmp_path / "run", *run, "answers.jsonl")
     release = ("m.ckpt.index", "m.ckpt.data-00000-of-00001", "m.ckpt.meta")
     text = ("vocab.txt", "bert_config.json", "answers.jsonl", "answers.hdf5")
     lay_out(tmp_path / "release", *release, *text)
@@ -46,8 +46,8 @@ def folders(tmp_path):
 
 PARTS = [
     ("run/metrics.jsonl", "the run in"),
-    ("run/vocab.txt", "the run in"),
-    ("run/.made~bert~record", "the run in"),
+    ("run/vocab.txt", "the model in"),
+    ("run/.found~bert~names", "the run in"),
     ("release/vocab.txt", "the model in"),
     ("release/bert_config.json", "the model in"),
     ("release/m.ckpt.index", "the model in"),
@@ -94,7 +94,7 @@ def test_what_writes_records_or_a_vocabulary_may_replace_them(folders, what):
     path = {"records": "records/x-1", "vocabulary": "learned/own.txt"}[what]
     may = {f"replaces_{what}": True}
     protected.refuse([f"{folders}/{path}"], [], **may)
-    with pytest.raises(UserError, match="the run in"):
+    with pytest.raises(UserError, match="the model in"):
         protected.refuse([f"{folders}/run/vocab.txt"], [], **may)
 
 
@@ -118,9 +118,9 @@ def test_the_vocabularies_of_all_tokenizers_are_known(folders):
 
 
 def test_damaged_files_of_ours_protect_nothing_and_harm_nothing(folders):
-    damaged = ("run/.made~bert~record", "records/x-0.description.json")
+    damaged = ("records/x-0.description.json", "learned/own.txt.text.json")
     for content in ("", "[[", "7", json.dumps({"outputs": [7, {}]})):
-        for name in (*damaged, "learned/own.txt.text.json"):
+        for name in damaged:
             (folders / name).write_text(content)
-        outputs = ("run/metrics.jsonl", "records/x-1", "learned/own.txt")
+        outputs = ("records/x-1", "learned/own.txt")
         protected.refuse([f"{folders}/{name}" for name in outputs], [])

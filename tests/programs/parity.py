@@ -7,7 +7,6 @@ import command_line
 import options
 from training import metrics
 from training.run import checks
-from training.storage import run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
 from training.finetuning import finetune
@@ -44,11 +43,9 @@ class Parity(Task):
         predicted = predictions.outputs["logits"].argmax(axis=1)
         return {"accuracy": metrics.accuracy(gold, predicted)}
 
-    def write_predictions(self, predictions, directory):
-        path = f"{directory}/parity.txt"
+    def prediction_files(self, predictions):
         answers = predictions.outputs["logits"].argmax(axis=1)
-        run_folder.write_file(path, "".join(f"{answer}\n" for answer in answers))
-        return [path]
+        return {"parity.txt": "".join(f"{answer}\n" for answer in answers)}
 
 
 def main(flags):

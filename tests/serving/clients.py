@@ -49,7 +49,6 @@ class Faulty:
 
     title = ""
     parts = {"text_a": "text"}
-    adapters = {}
     description = {"form": "label"}
     describe_request = staticmethod(str)
 

@@ -363,7 +363,7 @@ def test_what_stands_in_an_exports_place_is_kept(folder):
     mine = folder / "output" / "export" / "thesis.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    with pytest.raises(UserError, match="exists and is not an export"):
+    with pytest.raises(UserError, match="thesis.txt: is not part of an export"):
         run(folder, do_export=True)
     assert mine.read_text() == "mine"
     assert not (folder / "output" / "checkpoint").exists()  # before it trains

@@ -12,6 +12,7 @@ from training.backend import tf
 from training.pretraining import exports
 from training.queries import mask_filling
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
@@ -41,7 +42,9 @@ def test_vectors_are_checked_too(folder, every_export_is_checked, monkeypatch):
                 max_seq_length=32,
                 vocab_file=str(folder / "vocab.txt"),
                 bert_config_file=str(folder / "config.json"),
-                init_checkpoint=checkpoint.save(str(folder), 1, weights, keep=1),
+                init_checkpoint=checkpoint.save(
+                    Folder.open(str(folder)), 1, weights, keep=1
+                ),
             )
         )
     assert not (folder / "output" / "export").exists()

@@ -64,17 +64,6 @@ def test_a_card_that_a_user_changed_stays(tmp_path):
     assert everything(tmp_path) == EXPORTED
 
 
-def test_a_card_in_an_export_without_ours_stays(tmp_path, capsys):
-    final, card = tmp_path / "export", tmp_path / "export" / "README.md"
-    replace(final, "first")
-    description = {"files": ["file", "export.json"]}  # as before there were cards
-    (final / "export.json").write_text(json.dumps(description))
-    card.write_text("the user's")
-    replace(final, "second")
-    assert card.read_text() == "the user's"
-    assert "renamed to" in capsys.readouterr().err
-
-
 def test_an_export_killed_between_its_renames_is_found_again(tmp_path):
     final = tmp_path / "export"
     replace(final, "first")
@@ -116,7 +105,7 @@ def test_a_process_that_exports_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["notes", "text/2/saved_model.pb", ".hidden"])
-def test_what_an_export_did_not_make_is_kept(tmp_path, place, capsys):
+def test_what_an_export_did_not_make_is_not_removed(tmp_path, place):
     final = tmp_path / "export"
     mine = [final / place]
     for name in ("writing-export", "replaced-export", ".export", ".export~bert~mine"):
@@ -125,21 +114,26 @@ def test_what_an_export_did_not_make_is_kept(tmp_path, place, capsys):
     for path in mine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-    replace(final, "second")
-    replace(final, "third")
-    mine[0] = tmp_path / "export.kept-1" / place
+    message = (
+        f"^{mine[0]}: is not part of an export, and an export would replace it; move"
+    )
+    for attempt in (
+        lambda: export_folder.check_place(str(tmp_path)),
+        lambda: replace(final, "second"),
+    ):
+        with pytest.raises(UserError, match=message):
+            attempt()
     assert [path.read_text() for path in mine] == ["mine"] * len(mine)
-    assert (final / "file").read_text() == "third"
-    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
-    assert f"renamed to {final}.kept-1" in capsys.readouterr().err
+    assert (final / "file").read_text() == "first"
 
 
-def test_an_export_that_does_not_say_what_it_holds_is_kept(tmp_path):
+def test_an_export_that_does_not_say_what_it_holds_is_not_removed(tmp_path):
     final = tmp_path / "export"
     replace(final, "first")
     (final / "export.json").write_text("{}")
-    replace(final, "second")
-    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
+    with pytest.raises(UserError, match="README.md: is not part of an export"):
+        replace(final, "second")
+    assert (final / "file").read_text() == "first"
 
 
 def test_an_export_takes_no_place_that_is_not_an_exports(tmp_path):
@@ -149,8 +143,14 @@ def test_an_export_takes_no_place_that_is_not_an_exports(tmp_path):
     export_folder.check_place(str(tmp_path))  # empty
     replace(final, "first")
     export_folder.check_place(str(tmp_path))
-    (final / "export.json").unlink()
-    with pytest.raises(UserError, match="export: exists and is not an export; move"):
+    elsewhere = final.rename(tmp_path / "elsewhere")
+    for target in (elsewhere, tmp_path / "nothing"):
+        final.symlink_to(target)
+        with pytest.raises(UserError, match="export: is a link, and an export would"):
+            export_folder.check_place(str(tmp_path))
+        final.unlink()
+    final.write_text("mine")
+    with pytest.raises(UserError, match="export: is a file, and an export would"):
         export_folder.check_place(str(tmp_path))
 
 
@@ -160,13 +160,12 @@ def test_empty_folders_are_not_files(tmp_path):
     assert export_folder.files(str(tmp_path)) == ["text/1/model"]
 
 
-@pytest.mark.parametrize(
-    ("place", "is_kept"), [("text/1/assets", False), ("empty", True)]
-)
-def test_an_empty_folder_of_a_user_is_kept(tmp_path, place, is_kept):
+def test_an_empty_folder_of_a_user_is_not_removed(tmp_path):
     final = tmp_path / "export"
     replace(final, "first")
-    (final / place).mkdir(parents=True)
+    (final / "text" / "1" / "assets").mkdir(parents=True)  # which TensorFlow makes
     replace(final, "second")
-    assert (tmp_path / "export.kept-1" / place).exists() == is_kept
-    assert (tmp_path / "export.kept-1").exists() == is_kept
+    (final / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: is not part of an export"):
+        replace(final, "third")
+    assert (final / "empty").is_dir()

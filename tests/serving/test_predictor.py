@@ -164,7 +164,7 @@ def test_every_form_of_answer(predictor, form):
     answers = predictor(form).predict(list(requests))
     assert answers == list(wanted)
     assert json.loads(json.dumps(answers, allow_nan=False)) == answers
-    assert all(answer.keys() == set(forms.NAMES[form]) for answer in answers)
+    assert all(answer.keys() == set(forms.FORMS[form].names) for answer in answers)
 
 
 def test_model_that_may_not_decline_has_no_null_odds():

@@ -164,37 +164,18 @@ def test_client_that_leaves_does_not_disturb(port):
 def test_request_given_up_while_the_model_works(text):
     async def scene():
         model = Faulty()
-        batcher = server._Batcher()
+        batcher = server._Batcher(model)
         async with batcher.lifespan(None):
-            first = asyncio.create_task(batcher.predict(model, [{"text_a": text}]))
+            first = asyncio.create_task(batcher.predict([{"text_a": text}]))
             while not model.batches:
                 await asyncio.sleep(0.01)
             first.cancel()
             await asyncio.wait([first])
             model.go.set()
-            second = batcher.predict(model, [{"text_a": "second"}])
+            second = batcher.predict([{"text_a": "second"}])
             return await asyncio.wait_for(second, 10)
 
     assert asyncio.run(scene()) == [{"predicted": "second"}]
-
-
-def test_requests_to_several_models_that_wait_together():
-    """Each model is asked once, with its own requests."""
-    models = Faulty(), Faulty()
-
-    async def scene():
-        batcher = server._Batcher()
-        asked = [
-            asyncio.create_task(batcher.predict(model, [{"text_a": str(number)}]))
-            for number, model in enumerate((*models, *models))
-        ]
-        async with batcher.lifespan(None):
-            for model in models:
-                model.go.set()
-            return await asyncio.wait_for(asyncio.gather(*asked), 10)
-
-    assert asyncio.run(scene()) == [[{"predicted": str(n)}] for n in range(4)]
-    assert [model.batches for model in models] == [[["0", "2"]], [["1", "3"]]]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def test_the_first_work_of_a_job_that_starts_slowly_is_not_extrapolated(
     seconds = iter([0.0, 30.0, 30.0, 30.0, 42.0, 42.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
     shown = progress.Progress("predicting", 100, "rows", starts_slowly=True)
-    shown.advance(1)  # after 30 seconds, of which its tracing took most
+    shown.advance(1)  # after 30 seconds, mostly of tracing
     shown.advance(12)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "predicting: 1 row (1%)"

@@ -263,7 +263,7 @@ def cells(array: pyarrow.Array) -> Iterator[tuple[int | None, pyarrow.Scalar]]:
     """
     if not pyarrow.types.is_dictionary(array.type):
         values = array
-    else:  # of all texts so far, of which these rows may have few
+    else:  # of all texts so far; these rows may have few of them
         texts = array.dictionary
         values = (None if n is None else texts[n] for n in array.indices.to_pylist())
     for cell in values:

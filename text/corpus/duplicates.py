@@ -1,7 +1,7 @@
 """Finds documents and paragraphs of a tokenized corpus that occurred before.
 
 Texts are the same if their tokens are, by a hash of 128 bits. Hashes are sorted on disk, in
-parts, so that memory does not grow with the text but for a bit per paragraph.
+parts, so that memory grows with the text by only a bit per paragraph.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _HASH = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<i8")])
 
 
 class _Texts:
-    """The texts, documents or paragraphs, of which the sentences of one piece are parts.
+    """The texts, documents or paragraphs, that the sentences of one piece are parts of.
 
     The first may begin in an earlier piece, the last may continue in a later one.
 

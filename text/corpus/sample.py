@@ -29,7 +29,7 @@ class Sample(NamedTuple):
         total: that of all files.
         num_files: files that are not empty.
         is_whole: whether the sample is all of the input, in its order.
-        sequential: files of which only the beginning can be in the sample.
+        sequential: files that can only have their beginning in the sample.
     """
 
     parts: list[list[Span]]

@@ -30,7 +30,7 @@ from text.tokenizers.vocabulary import Vocabulary
 _NO_RANK = np.iinfo(np.int32).max
 
 _LETTER, _NUMBER, _OTHER, _WHITESPACE = range(4)
-# No later code point is a letter, a number or white space, but for ideographs up to here.
+# After the ideographs up to here, no code point is a letter, a number or white space.
 _NUM_POINTS = 0x40000
 _CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")  # after an apostrophe
 
@@ -193,8 +193,8 @@ class ByteBpeGraph(GraphTokenizer):
 
         The words are the matches of `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
          ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+`.
-        Characters of one class share a word. White space before a word is one, but for its
-        last character, which is one of its own; or begins the word, if it is a space.
+        Characters of one class share a word. White space before a word is one, without its
+        last character, which is one of its own, or begins the word, if it is a space.
         """
         classes = tf.gather(self._classes, tf.minimum(points, _NUM_POINTS - 1))
         is_first = begins(rows)

@@ -6,9 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.tokenizers.vocabulary import Vocabulary
-
-_MOST_TOKENS = 25  # of a plot
 # How many standard deviations count as chance: one set of records in two million is
 # reported without cause.
 DEVIATIONS = 5
@@ -70,16 +67,6 @@ def mean(counts: np.ndarray) -> float:
 def median(counts: np.ndarray) -> int:
     """The median of values 0, 1, 2 ... that occur `counts` times."""
     return int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
-
-
-def most_frequent_tokens(
-    title: str, counts: np.ndarray, vocabulary: Vocabulary, note: str
-) -> Bars:
-    """The tokens with the largest counts, largest first, without those that are 0."""
-    total = counts.sum()
-    order = np.argsort(-counts, kind="stable")[:_MOST_TOKENS]
-    shares = [(vocabulary.tokens[id], counts[id] / total) for id in order if counts[id]]
-    return Bars(title, [(name, n, f"{n:.2%}") for name, n in shares], note)
 
 
 def lengths(title: str, counts: np.ndarray, unit: str = "tokens") -> Histogram:

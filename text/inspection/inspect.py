@@ -134,11 +134,6 @@ class Inspection:
             for rule, what in self.statistics.implausible():
                 self.violations.add(rule, f"{where}: {rule}; {what}")
 
-    def advice(self) -> list[str]:
-        """Lines about records that are correct, but poor."""
-        counts = sum(self._sums.values(), collections.Counter())
-        return self.inspector.advice(counts) if counts["instances"] else []
-
     def _read_file(self, path, size, progress):
         opened, position, number = [], 0, 0
 
@@ -232,9 +227,8 @@ class Inspection:
         if problems:
             batch = {name: values[sound] for name, values in batch.items()}
             text = text.of_rows(sound)
-            examples = [examples[row] for row in sound]
         if sound:
-            self.statistics.add(batch, text, examples, inspector.options)
+            self.statistics.add(batch, text, inspector.options)
         described = self.descriptions.get(path)
         self._sums[described and described.path].update(
             instances=len(sound),

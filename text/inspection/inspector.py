@@ -14,8 +14,6 @@ from text.instances.table import RowOptions
 from text.tokenizers.vocabulary import Vocabulary
 
 Batch = dict[str, np.ndarray]  # of decoded records, each [batch, length]
-# Mean share of a row with tokens, below which shorter rows are better.
-_POORLY_FILLED = 0.5
 
 
 class Unmasked(NamedTuple):
@@ -154,23 +152,6 @@ class Inspector:
     def report(self, counts: dict[str, int], passes: int) -> list[str]:
         """Lines about a finished text: what happened to its tokens and sentences."""
         return []
-
-    def advice(self, counts: dict[str, int]) -> list[str]:
-        """Lines about records that training would make poor use of."""
-        length = self.options.max_seq_length
-        mean = counts["instance_tokens"] / max(1, counts["instances"])
-        if mean >= _POORLY_FILLED * length:
-            return []
-        shorter = -(-int(1.5 * mean) // 32) * 32
-        ways = [f"--max_seq_length={shorter}"] if shorter < length else []
-        if not self.instances.crosses_documents:
-            ways.append("--instances=full_sentences, which fills rows across documents")
-        if not ways:
-            return []
-        return [
-            f"advice: records have {mean:.1f} of {length} tokens, and training computes "
-            f"the padding, too; use {', or '.join(ways)}"
-        ]
 
 
 # === The rules of every record ==========================================================

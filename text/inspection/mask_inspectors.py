@@ -106,7 +106,6 @@ class _Predictions(figures.RunningSums):
         self._counts = np.zeros(most + 1, np.int64)
         self._percents = np.zeros(101, np.int64)  # by the share of a record's tokens
         self._outcomes = np.zeros(3, np.int64)
-        self._predicted = np.zeros(len(vocabulary), np.int64)
         self._tokens = 0
         # The expected outcomes and their variance.
         self._expected, self._variance = np.zeros(3), np.zeros(3)
@@ -136,7 +135,6 @@ class _Predictions(figures.RunningSums):
         is_mask = shown == self._vocabulary.mask_id
         is_kept = shown == originals
         figures.count(self._outcomes, np.where(is_mask, 0, np.where(is_kept, 1, 2)))
-        figures.count(self._predicted, originals)
         # A random token is occasionally [MASK] or the original.
         by_chance = options.random_share / len(self._vocabulary)
         kept_share = 1 - options.mask_share - options.random_share
@@ -210,11 +208,5 @@ class _Predictions(figures.RunningSums):
                 "What replaces the tokens to predict",
                 outcomes,
                 f"{self._outcomes.sum():,} predictions",
-            ),
-            figures.most_frequent_tokens(
-                "Most frequent tokens to predict",
-                self._predicted,
-                self._vocabulary,
-                "should be similar to those of the text",
             ),
         ]

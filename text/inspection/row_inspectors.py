@@ -9,8 +9,7 @@ from text.inspection import figures
 from text.inspection.inspector import Inspector, Rule
 from text.instances.table import RowOptions
 
-_MOSTLY_RANDOM = 0.75  # share of random next sentences; half is usual
-MOST_RANDOM = 0.9
+MOST_RANDOM = 0.9  # share of random next sentences; half is usual
 
 
 class TwoSides(Inspector):
@@ -56,7 +55,6 @@ class Label(NamedTuple):
     question: str
     note: str
     share_rule: str
-    share_advice: str
 
 
 _NEXT_SENTENCE = Label(
@@ -68,8 +66,6 @@ _NEXT_SENTENCE = Label(
     question="Is B the next sentence?",
     note="half are random by choice; so are spans without a next sentence",
     share_rule="half or somewhat more of the second sides must be random",
-    share_advice="; if lines or documents are too long or too short to have a next "
-    "sentence, split them differently",
 )
 
 
@@ -124,19 +120,6 @@ class PairInspector(TwoSides):
             )
         return lines
 
-    def advice(self, counts) -> list[str]:
-        lines = super().advice(counts)
-        share = counts["random_next"] / max(1, counts["instances"])
-        if share > _MOSTLY_RANDOM:
-            lines.append(
-                f"advice: {share:.0%} of the records have a random next sentence (usually "
-                "half), because most sentences have no next one in their document or "
-                "record; put an empty line only after documents, add "
-                "--input_format=paragraphs if lines are paragraphs, or use "
-                "--instances=full_sentences, which has no pairs"
-            )
-        return lines
-
 
 class FullSentencesInspector(Inspector):
     """Rows that continue into the next document."""
@@ -153,7 +136,7 @@ class FullSentencesInspector(Inspector):
         yield self.segment_rule(batch, text, False, "must be 0")
 
     def separator_rule(self, is_sep, is_tail) -> Rule:
-        """The rule for the [SEP] of documents, of which the tail has the last."""
+        """The rule for the [SEP] of documents; the tail has the last one."""
         del is_tail
         follows_special = np.roll(is_sep, 1, axis=1)
         begin = len(self.vocabulary.head)
@@ -240,7 +223,7 @@ class _Sides(figures.RunningSums):
             for bound, sign in ((0.5, -1), (self._most, 1))
         )
         if not least <= share <= most:
-            yield self._words.share_rule, f"{share:.1%} are{self._words.share_advice}"
+            yield self._words.share_rule, f"{share:.1%} are"
 
     @property
     def _shares(self):

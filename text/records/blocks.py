@@ -224,7 +224,7 @@ class _Order:
         return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
     def _rounds(self, blocks, begin, key):
-        """The records of blocks, _LANES of which are read together and take turns."""
+        """The records of blocks; _LANES are read together and take turns."""
 
         def lane(block):
             return _permute(self.read(block), _fold_in(key, block))

@@ -237,7 +237,7 @@ _NEW_DOCUMENT = re.compile("# *newdoc( |$)")
 
 
 class Conllu(NamedTuple):
-    """Files of CoNLL-U: ten columns between tabs, of which `form` has the words.
+    """Files of CoNLL-U: ten columns between tabs; `form` has the words.
 
     Comments are skipped. So are the ranges of multi-word tokens (`1-2 don't`), whose parts
     follow as words, and empty nodes (`8.1`). Tags are not read unless `has_tags`.

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Window(NamedTuple):
-    """Words `start` to `stop`, of which `own_start` to `own_stop` are labeled."""
+    """Words `start` to `stop`; those from `own_start` to `own_stop` are labeled."""
 
     start: int
     own_start: int

@@ -27,7 +27,7 @@ from collections.abc import Container
 import numpy as np
 import tokenizers
 
-from errors import UserError
+from errors import UserError, setting
 from files import json_files, sources
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.cleaner import Filled
@@ -499,8 +499,8 @@ class GptBpeKind(BpeKind):
         for name, values in allowed.items():
             if getattr(options, name) not in values:
                 raise UserError(
-                    f"--{name} does not apply to GPT's vocabulary, whose text is always "
-                    "lowercased; leave it out"
+                    f"{setting(name)} does not apply to GPT's vocabulary, whose text is "
+                    "always lowercased; leave it out"
                 )
         return {"do_lower_case": True, "split_cjk": True}
 

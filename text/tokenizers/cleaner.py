@@ -116,7 +116,7 @@ class Cleaner:
 
 
 class Verbatim(Cleaner):
-    """Leaves text as it is, but for lone surrogates, which have no bytes in UTF-8."""
+    """Leaves text as it is, except for lone surrogates, which have no bytes in UTF-8."""
 
     collapses_spaces = False
 

@@ -7,7 +7,7 @@ what a file knows.
 import os
 from collections.abc import Mapping
 
-from errors import UserError
+from errors import UserError, setting
 from files import json_files, local, protected, sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.kind import Kind
@@ -69,7 +69,7 @@ def _notes(vocab_file: str, kind: Kind) -> dict:
 
 
 def _flags(kind):
-    return ", ".join(f"--{name}" for name in kind.text_flags)
+    return ", ".join(map(setting, kind.text_flags))
 
 
 def check_place(vocab_file: str) -> None:
@@ -129,7 +129,7 @@ def _check_agreement(path: str, own: Mapping, folder: str, settings: Mapping) ->
     for name, value in own.items():
         if settings.get(name, value) != value:
             raise UserError(
-                f"{path}: says --{name}={str(value).lower()}, but Hugging Face's files in "
+                f"{path}: says {setting(name, value)}, but Hugging Face's files in "
                 f"{folder or '.'} say {str(settings[name]).lower()}; move away the file "
                 "that does not belong to the model"
             )

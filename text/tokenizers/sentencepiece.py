@@ -17,7 +17,7 @@ import re
 from typing import NamedTuple
 
 import extensions
-from errors import UserError
+from errors import UserError, setting
 from files import sources
 from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
 from text.tokenizers.cleaner import Filled, loses_voicing
@@ -222,8 +222,9 @@ class SentencePieceKind(Kind):
     def load(self, vocab_file, options):
         if options.split_cjk is False:
             raise UserError(
-                f"{vocab_file}: --split_cjk=false does not apply to a SentencePiece model, "
-                "whose pieces follow from the text it was learned from; leave it out"
+                f"{vocab_file}: {setting('split_cjk', False)} does not apply to a "
+                "SentencePiece model, whose pieces follow from the text it was learned "
+                "from; leave it out"
             )
         return SentencePiece(
             vocab_file,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 import tokenizers
 from tokenizers import decoders, models
 
-from errors import UserError
+from errors import UserError, setting
 from text.tokenizers import sentencepiece_files, tokenizer_json
 from text.tokenizers.sentencepiece_files import Piece, Specification
 
@@ -35,7 +35,7 @@ _FINAL_SIGMA = (
 # Set before a mark in a text while their map of characters works, which takes a character
 # with its marks for one and, if it replaces that, drops them. No text has this character.
 _APART = "\ufdd0"
-# What may belong to the character before it, but for Hangul, of which the map has none. At
+# What may belong to the character before it; the map has no Hangul, which is left out. At
 # the beginning of a text, their alignment would break.
 _ATTACHED = r"(?<=.)(?=[\p{M}\x{200c}\x{200d}\x{e33}\x{eb3}\x{ff9e}\x{ff9f}])"
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
@@ -56,7 +56,8 @@ def tokens_of(path: str) -> list[str]:
             raise UserError(
                 f"{path}: added_tokens has {mark!r}, which is cut out of words, so that "
                 "each part of them begins a word; SentencePiece does not do this, so pass "
-                "the model's spiece.model with --vocab_file, or use another model"
+                f"the model's spiece.model with {setting('vocab_file')}, or use another "
+                "model"
             )
     added = [token["content"] for token in content["added_tokens"]]
     return tokenizer_json.tokens_of(path, content, added)
@@ -109,7 +110,7 @@ def _is_ours(content, family, specification) -> bool:
 
 
 def _without_tables(normalizer) -> list[dict]:
-    """The steps, but for the characters of classes, which depend on Python's version."""
+    """The steps without the characters of classes, which depend on Python's version."""
     return [
         step | {"pattern": {"Regex": "[]"}}
         if "\\x{" in str(step.get("pattern", ""))

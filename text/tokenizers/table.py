@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import extensions
 import options
-from errors import UserError
+from errors import UserError, setting
 from files import hub, sources
 from text.tokenizers import recorded_settings, sentencepiece_files, tokenizer_json
 from text.tokenizers.bpe import ByteBpeKind, GptBpeKind
@@ -191,6 +191,6 @@ class TokenizerOptions(options.Group):
             if not is_default and getattr(self, name) != value:
                 raise UserError(
                     f"{vocab_file}: its normalizer splits text differently; leave out "
-                    f"--{name}, or pass --{name}={str(value).lower()}"
+                    f"{setting(name)}, or pass {setting(name, value)}"
                 )
         return dataclasses.replace(self, **decided)

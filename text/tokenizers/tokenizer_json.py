@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from errors import UserError
+from errors import UserError, setting
 from files import inputs, sources
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
@@ -48,7 +48,7 @@ def _read(path, status):
     except Exception as error:  # tokenizers raises no other class
         raise UserError(
             f"{path}: not a tokenizer.json ({error}); copy it again, or pass the "
-            "--vocab_file that it was made from"
+            f"{setting('vocab_file')} that it was made from"
         ) from error
 
 

@@ -13,7 +13,7 @@ import unicodedata
 
 from absl import logging
 
-from errors import UserError
+from errors import UserError, setting
 from files import sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.cleaner import Filled
@@ -295,9 +295,9 @@ def check_case(do_lower_case: bool, path: str | None) -> None:
         if name in releases:
             case = "cased" if do_lower_case else "lowercased"
             raise UserError(
-                f"--do_lower_case={str(do_lower_case).lower()} does not match "
-                f"{path}: {name} was trained on {case} text; pass "
-                f"--do_lower_case={str(not do_lower_case).lower()}"
+                f"{setting('do_lower_case', do_lower_case)} does not match {path}: {name} "
+                f"was trained on {case} text; pass "
+                f"{setting('do_lower_case', not do_lower_case)}"
             )
 
 
@@ -358,7 +358,7 @@ def _refuse_marked_pieces(vocabulary):
     if len(marked) > 0.1 * len(vocabulary):
         raise UserError(
             f"{vocabulary.path}: lists the pieces of a SentencePiece model, such as "
-            f"{marked[-1]!r}; pass the .model file next to it as --vocab_file"
+            f"{marked[-1]!r}; pass the .model file next to it as {setting('vocab_file')}"
         )
 
 

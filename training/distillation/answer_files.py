@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from training.backend import tf
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, json_files
 from modeling.distillation.distilled import TEACHERS
@@ -104,8 +104,8 @@ def _plain(values):
     ]
 
 
-def write(path: str, answers: Answers, fingerprint: str) -> None:
-    """Writes the file and its note.
+def write(folder: Folder, name: str, answers: Answers, fingerprint: str) -> None:
+    """Writes the file of this name and its note.
 
     Args:
         fingerprint: hashes what determines the answers.
@@ -113,31 +113,32 @@ def write(path: str, answers: Answers, fingerprint: str) -> None:
     columns = {_HASH: answers.hashes, **answers.outputs}
     schema = tuple(
         Feature(
-            name,
-            "int64" if name == _HASH else "float32",
+            column,
+            "int64" if column == _HASH else "float32",
             int(np.prod(values.shape[1:], dtype=int)),
         )
-        for name, values in columns.items()
+        for column, values in columns.items()
     )
     digest = hashlib.sha256()
-    run_folder.claim(path)
-    with anywhere.replacing(path) as file:
+    with folder.replacing(name) as file:
         for start in range(0, len(answers.hashes), _TOGETHER):
             some = {
-                name: values[start : start + _TOGETHER].reshape(-1, feature.length)
-                for (name, values), feature in zip(columns.items(), schema, strict=True)
+                column: values[start : start + _TOGETHER].reshape(-1, feature.length)
+                for (column, values), feature in zip(
+                    columns.items(), schema, strict=True
+                )
             }
             content = framing.frame(encoding.encode(some, schema))
             digest.update(content)
             file.write(content)
-    shapes = {name: values.shape[1:] for name, values in answers.outputs.items()}
+    shapes = {output: x.shape[1:] for output, x in answers.outputs.items()}
     note = {
         "fingerprint": fingerprint,
         "rows": len(answers.hashes),
         "sha256": digest.hexdigest(),
         "outputs": shapes,
     }
-    run_folder.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+    folder.write(f"{name}.json", json.dumps(note, indent=2) + "\n")
 
 
 def read_note(path: str) -> dict:

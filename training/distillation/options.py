@@ -119,7 +119,7 @@ class DistillationOptions(options.Group):
 
     @property
     def distillation_settings(self) -> dict:
-        """What identifies a run of what a student learns, but for its teacher."""
+        """What identifies a run of what a student learns, without its teacher."""
         names = {field.name for field in dataclasses.fields(WordDistillationOptions)}
         own = options.identity(self).items()
         return {name: value for name, value in own if name in names}

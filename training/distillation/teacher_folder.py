@@ -2,7 +2,8 @@
 
 import os
 
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import CONFIG
 from errors import UserError
 from files import anywhere
 from training.run.options import RunOptions
@@ -20,7 +21,7 @@ def of(source: str, flags: RunOptions) -> str:
     folder = checkpoint.folder_of(source) or "."
     if os.path.realpath(folder) == os.path.realpath(flags.output_dir):
         raise UserError("is also --output_dir; a student needs its own folder")
-    names = (run_folder.CONFIG, "config.json")
+    names = (CONFIG, "config.json")
     if not any(anywhere.exists(os.path.join(folder, name)) for name in names):
         raise UserError(
             f"there is no {' or '.join(names)} in {folder}; a teacher needs the one that "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from training import metrics
-from training.storage import run_folder
+from training.storage.folder import RESULTS_JSON
 from errors import UserError
 from files import json_files
 
@@ -85,7 +85,7 @@ def recalled(
     Raises:
         UserError: nothing was fitted.
     """
-    path = os.path.join(folder, run_folder.RESULTS_JSON)
+    path = os.path.join(folder, RESULTS_JSON)
     results = json_files.read_own(path)
     results = {k: v for k, v in results.items() if isinstance(v, float)}
     needed = ["eval_temperature"] * temperature
@@ -110,8 +110,7 @@ def expected_calibration_error(gold: np.ndarray, logits: np.ndarray) -> float:
     differences, each weighted by the answers in its bin.
 
     Args:
-        gold: int [n] classes; or int [n, classes], 0 or 1, of which each is an answer, yes
-            or no.
+        gold: int [n] classes; or int [n, classes], 0 or 1, each an answer, yes or no.
         logits: float [n, classes].
     Source: arXiv:1706.04599, equation 3, with its 15 bins.
     """

@@ -10,11 +10,11 @@ import numpy as np
 
 import options
 from training.run import capacity, checks, distribution, loop, report
-from training.storage import adapters, checkpoint, run_folder
+from training.storage import adapters, checkpoint
+from training.storage.folder import CONFIG, TASK, TEXT, Folder, text_settings
 from errors import UserError, count
 from files import anywhere
 from modeling import layers
-from modeling.architectures.table import make_encoder
 from modeling.distillation.distilled import Agreement
 from modeling.objectives import low_rank
 from modeling.objectives.frozen_layers import FrozenLayers
@@ -27,7 +27,7 @@ from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
 from training.interchange import hugging_face, hugging_face_task
-from training.run.run import Run, load_start
+from training.run.run import Run, identity_of, load_start
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -46,15 +46,22 @@ class Experiment:
     """What all trials of a command share; makes, trains and queries a model.
 
     Args:
+        folder: its output_dir.
         strategy: of another experiment of the command; by default, that of the flags.
         name: what its lines begin with, if it is not the command's own model.
     """
 
     def __init__(
-        self, task: Task, flags: FineTuningOptions, strategy=None, name: str = ""
+        self,
+        task: Task,
+        flags: FineTuningOptions,
+        folder: Folder,
+        strategy=None,
+        name: str = "",
     ):
         self.task, self.flags, self.name = task, flags, name
-        self.config = checks.read_config(flags)
+        self.folder = folder
+        self.config = checks.read_config(flags, folder)
         flags.check_features(self.config)
         checks.check_vocabulary(
             task.tokenizer.vocabulary, self.config, flags.bert_config_file
@@ -64,12 +71,12 @@ class Experiment:
         # Must precede anything that makes TensorFlow look for devices.
         self.strategy = strategy or flags.strategy()
         self.chief = distribution.is_chief(self.strategy)
-        self.log = self._report(flags.output_dir, 1, 1)
+        self.log = self._report(folder, 1, 1)
         distribution.on_chief(
             self.strategy, lambda: export_folder.recover(flags.output_dir)
         )
         self._recall()
-        self.sets = Sets(task, flags, self.strategy, self.log)
+        self.sets = Sets(task, flags, folder, self.strategy, self.log)
 
     @property
     def teacher(self):
@@ -84,7 +91,7 @@ class Experiment:
         flags = self.flags
         if flags.do_train:
             return
-        if run_folder.holds_weights(flags.output_dir):
+        if self.folder.holds_weights:
             folder, source = flags.output_dir, ""
         elif flags.init_checkpoint:
             source = checkpoint.resolve(flags.init_checkpoint)
@@ -93,9 +100,9 @@ class Experiment:
             return
         state = checks.check_text(self.task.tokenizer, folder)
         if state:
-            self._check_network(os.path.join(folder, run_folder.CONFIG))
-            path, _ = run_folder.text_settings(folder)
-            if os.path.basename(path) == run_folder.TEXT:
+            self._check_network(os.path.join(folder, CONFIG))
+            path, _ = text_settings(folder)
+            if os.path.basename(path) == TEXT:
                 state = {}  # pre-training notes nothing about a head
         elif hugging_face.is_weights(source):
             state = hugging_face_task.read_task(source)
@@ -175,9 +182,9 @@ class Experiment:
                     "less, or more --num_train_epochs"
                 )
 
-    def _report(self, directory, total_steps, batch_size):
+    def _report(self, folder, total_steps, batch_size):
         return report.Report(
-            directory,
+            folder,
             total_steps=total_steps,
             batch_size=batch_size,
             active=self.chief,
@@ -212,10 +219,10 @@ class Experiment:
                 objective,
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
-                targets=flags.lora_targets,
+                targets=self.lora_targets,
                 base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
             )
-        checks.check_objective(flags, objective, self.config, flags.bert_config_file)
+        checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
         steps = self.num_train_steps(trial) if flags.do_train else 1
@@ -240,112 +247,85 @@ class Experiment:
         )
         self.log.say(trainer.description)
         if adapts:
-            encoder = trainer.model.encoder
-            weights = {v.path: v for v in encoder.weights if not v.trainable}
-            required = self._required(trainer)
-            checkpoint.load(weights, flags.init_checkpoint, required, encoder.scope)
+            lent = low_rank.borrowed(trainer.model)
+            weights = {name: trainer.weights[name] for name in lent}
+            required, scope = self._required(trainer), trainer.model.scope
+            checkpoint.load(weights, flags.init_checkpoint, required, scope)
         return trainer
 
     def run(
         self,
         varied: dict | None = None,
         trial: Trial | None = None,
-        directory: str | None = None,
+        folder: Folder | None = None,
     ) -> Run:
         """The run of a training, or of the use of its weights.
 
         Args:
             varied: what trials differ in; None if nothing is trained.
             trial: what is trained, unless that is a search.
-            directory: by default, output_dir.
+            folder: by default, output_dir.
         """
-        directory, log = directory or self.flags.output_dir, self.log
+        folder, log = folder or self.folder, self.log
         if trial:
             steps, rows = self.num_train_steps(trial), trial.train_batch_size
-            log = self._report(directory, steps, rows)
+            log = self._report(folder, steps, rows)
         return Run(
             self.flags,
             self.config,
             self.strategy,
             log,
-            directory=directory,
+            folder,
             identity=None if varied is None else self._identity(varied),
-            defaults={
-                "teacher_sha256": None,
-                "task": type(self.task).__name__,
-                **self._stopping(),
-            },
         )
 
     def _identity(self, varied):
-        flags = self.flags
-        identity = {
-            "task": type(self.task).__name__,
-            **options.identity(flags),
-            **varied,
-            **flags.optimizer_settings,
-            **flags.lstm_settings,
-            "teacher_sha256": self.teacher and self.teacher.digest,
-            **self.task.settings(),
-            **self.task.tokenizer.settings,
-            **dataclasses.asdict(self.config),
-            "training_examples": self.sets.digest("train"),
-        }
-        # As it will be read back: JSON turns tuples into lists.
-        return json.loads(json.dumps(identity | self._stopping()))
+        own = {"lora_targets": self.lora_targets} | varied
+        parts = own, self.flags.lstm_settings, self.task.identity, self.sets.identity
+        return identity_of(self.flags, self.config, self.teacher, *parts)
 
-    def _stopping(self) -> dict:
-        """What decides when an early-stopped run ends."""
-        flags = self.flags
-        if not flags.early_stopping_patience:
-            return {}
-        return {
-            "eval_every_steps": flags.eval_every_steps,
-            "dev_examples": self.sets.digest(self.task.eval_sets[0]),
-        }
-
-    def prepare(self, run: Run, trainer: loop.Trainer | None = None) -> None:
+    def prepare(self, run: Run, is_search: bool = False) -> None:
         """Writes what a training and its model need to its folder; see `Run.prepare`."""
-        directory, flags = run.directory, self.flags
+        folder, flags = run.folder, self.flags
 
         def write():
             # What is left is from an abandoned run, or will soon be outdated.
-            if trainer and not (is_taken_up and flags.early_stopping_patience):
-                run_folder.forget_best(directory)
-            state = {
-                "task": type(self.task).__name__,
-                **self.script,
-                **(flags.lstm_settings if flags.lstm else {}),
-                **self.task.state(),
-                **self.task.tokenizer.settings,
-            }
-            content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
-            path = os.path.join(directory, run_folder.TASK)
-            run_folder.write_file(path, content)
-            run_folder.write_vocabulary(directory, self.task.tokenizer)
+            is_taken_up = folder.steps and flags.early_stopping_patience
+            if not (is_search or is_taken_up):
+                folder.forget_best()
             if flags.lora_rank:
-                adapters.write_note(directory, self.adapter_note)
+                adapters.write_note(folder, self._adapter_note)
 
-        is_taken_up = bool(run_folder.steps(directory))
-        run.prepare(trainer, write)
+        state = {
+            "task": type(self.task).__name__,
+            **self._script(),
+            **(flags.lstm_settings if flags.lstm else {}),
+            **self.task.state(),
+            **self.task.tokenizer.settings,
+        }
+        content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
+        run.prepare({TASK: content, **self.task.tokenizer.files}, write)
 
     @functools.cached_property
-    def adapter_note(self) -> adapters.Note:
+    def _adapter_note(self) -> adapters.Note:
         """What a training notes of the base of its adapters."""
         flags = self.flags
         with layers.shapes_only():
-            scope = make_encoder(self.config).scope
-        scope = [scope] if isinstance(scope, str) else list(scope)
-        base = checkpoint.base_weights(flags.init_checkpoint, tuple(scope))
+            scope = self.task.objective().network(self.config).scope
+        base = checkpoint.base_weights(flags.init_checkpoint, scope)
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
             base_sha256=checkpoint.digest(base),
-            scope=scope,
+            scope=list(scope),
             alpha=flags.low_rank_alpha,
         )
 
     @property
-    def script(self) -> dict:
+    def lora_targets(self) -> list[str]:
+        """What adapters change; without a flag, what is usual for the architecture."""
+        return self.flags.lora_targets or list(self.config.low_rank_targets)
+
+    def _script(self) -> dict:
         """Which script this is, and its flags that the model's answers may depend on."""
         inherited = {item.name for item in dataclasses.fields(FineTuningOptions)}
         own = {
@@ -362,8 +342,8 @@ class Experiment:
         """Begins or resumes a training, or loads the weights to use."""
         if run.identity is not None:
             required = self._required(trainer)
-        elif run_folder.best_of(run.directory) or adapters.is_noted(run.directory):
-            load(trainer, checkpoint.resolve(run.directory), self.log)
+        elif run.folder.best or adapters.NAME in run.folder.names:
+            load(trainer, checkpoint.resolve(run.folder.path), self.log)
             return
         else:
             # An untrained head answers at random. One on the sequence output does not
@@ -384,7 +364,7 @@ class Experiment:
             UserError: see `checkpoint.load`.
         """
         flags = self.flags
-        if flags.init_checkpoint and not run_folder.steps(flags.output_dir):
+        if flags.init_checkpoint and not self.folder.steps:
             trainer = self.trainer(trial)
             load_start(
                 trainer,
@@ -397,7 +377,7 @@ class Experiment:
         """The names of the variables that a training may not begin at random."""
         model = trainer.model
         required = model.encoder if self.flags.init_encoder_only else model
-        return tuple(name for name in required.required if not adapters.are_in([name]))
+        return required.required
 
     # --- Training --------------------------------------------------------------------
 
@@ -406,7 +386,7 @@ class Experiment:
         data = self.sets.read("train")
         total, rows = trainer.settings.num_train_steps, trial.train_batch_size
         batches = {"seed": trial.seed, "num_batches": total}
-        stopping = Stopping(self, trainer, run.directory)
+        stopping = Stopping(self, trainer, run.folder)
         try:
             run.train(
                 trainer,

@@ -8,34 +8,37 @@ best model is evaluated, used for predictions and exported.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
-from collections.abc import Mapping
 
 import numpy as np
 
 from training import metrics
 from training.run import distribution, implied_flags, loop
-from training.storage import adapters, model_card, run_folder
+from training.storage import adapters, model_card
+from training.storage.folder import MISTAKES, RESULTS_JSON, Folder
 from errors import UserError, count
 from serving import export, predictor
-from training.finetuning import mistakes, shared_base
+from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
 from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 from training.finetuning.teacher import Teacher
 from training.finetuning.trials import Trial, varied
-from training.run.run import Run, write_results
+from training.run.run import Run, results_file
 
 _CHECKED = 16  # examples of real data to check an export on
 
 
 @distribution.together()
-def finetune(task: Task, flags: FineTuningOptions) -> None:
+def finetune(
+    task: Task, flags: FineTuningOptions, folder: Folder | None = None
+) -> None:
     """Does what the flags ask for.
 
+    Args:
+        folder: output_dir, if it is open already.
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
@@ -44,16 +47,18 @@ def finetune(task: Task, flags: FineTuningOptions) -> None:
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
-    experiment = Experiment(task, implied_flags.completed(flags))
+    folder = folder or Folder.open(flags.output_dir)
+    folder.check_place(flags.do_train, flags.do_eval)
+    experiment = Experiment(task, implied_flags.completed(flags, folder), folder)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))
         if flags.do_train and flags.distill_from:
             experiment.sets.teacher = Teacher(experiment)
             stack.enter_context(contextlib.closing(experiment.teacher))
-        _run(experiment, shared_base.experiments(experiment))
+        _run(experiment)
 
 
-def _run(experiment: Experiment, runs: Mapping[str, Experiment]) -> None:
+def _run(experiment: Experiment) -> None:
     task, flags = experiment.task, experiment.flags
     splits = [
         *(["train"] if flags.do_train else []),
@@ -87,7 +92,7 @@ def _run(experiment: Experiment, runs: Mapping[str, Experiment]) -> None:
                 _predict(experiment, trainer, split, predictions_by_split.get(split))
         if flags.do_export:
             distribution.on_chief(
-                experiment.strategy, lambda: _export(experiment, trainer, runs)
+                experiment.strategy, lambda: _export(experiment, trainer)
             )
 
 
@@ -99,7 +104,7 @@ def _single(
     experiment.start(run, trainer)
     experiment.read(splits)
     if experiment.flags.do_train:
-        experiment.prepare(run, trainer)
+        experiment.prepare(run)
         experiment.train(run, trainer, trial)
         if experiment.is_small:
             experiment.log.say(
@@ -140,18 +145,16 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return predictions_by_split
-    path = functools.partial(os.path.join, flags.output_dir)
-    written = write_results(flags.output_dir, results)
-    run_folder.write_file(
-        path(run_folder.RESULTS_JSON),
-        json.dumps(results, indent=2, sort_keys=True) + "\n",
-    )
     name = os.path.basename(os.path.abspath(flags.output_dir))
     title = f"{task.title} ({', '.join(page.split for page in pages)}): {name}"
-    run_folder.write_file(path(run_folder.MISTAKES), mistakes.render(pages, title))
+    files = results_file(results) | {
+        RESULTS_JSON: json.dumps(results, indent=2, sort_keys=True) + "\n",
+        MISTAKES: mistakes.render(pages, title),
+    }
+    written, _, worst = experiment.folder.write_files(files)
     experiment.log.say(f"evaluation written to {written}")
     if any(j.gold != j.predicted for page in pages for j in page.judgements):
-        experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
+        experiment.log.say(f"the worst mistakes are in {worst}")
     return predictions_by_split
 
 
@@ -185,47 +188,37 @@ def _predict(
             trainer, split, experiment.flags.predict_batch_size
         )
     if experiment.chief:
-        written = experiment.task.write_predictions(
-            predictions, experiment.flags.output_dir
-        )
+        files = experiment.task.prediction_files(predictions)
+        written = experiment.folder.write_files(files)
         experiment.log.say(f"predicted {split}: {', '.join(written)}")
 
 
 # --- The export ----------------------------------------------------------------------
 
 
-def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
+def served(
+    task: ServedTask, flags: FineTuningOptions, folder: Folder
+) -> predictor.Served:
     """The answers of the model in output_dir, which --do_export would write.
 
+    Args:
+        folder: output_dir.
     Raises:
         UserError: see `finetune`.
     """
-    experiment = Experiment(task, implied_flags.completed(flags))
+    experiment = Experiment(task, implied_flags.completed(flags, folder), folder)
     with contextlib.closing(experiment.sets):
         run = experiment.run()
         run.check()
         trainer = experiment.trainer(flags.trials[0])
         experiment.start(run, trainer)
-        return export.served(_merged(experiment, trainer), flags.output_dir)
+        return export.served(_product(experiment, trainer), flags.output_dir)
 
 
-def _export(
-    experiment: Experiment, trainer: loop.Trainer, runs: Mapping[str, Experiment]
-) -> None:
-    """Exports the model; checks it on the task's samples and on examples already read.
-
-    Args:
-        runs: see `shared_base.experiments`.
-    """
+def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
+    """Exports the model; checks it on the task's samples and on examples already read."""
     output_dir = experiment.flags.output_dir
-    if runs:
-        base = shared_base.SharedBase(output_dir)
-        products = {n: _product(run, *base.model(run)) for n, run in runs.items()}
-        name = next(iter(products))
-        product = products.pop(name)
-        product = dataclasses.replace(product, name=name, adapters=products)
-    else:
-        product = _merged(experiment, trainer)
+    product = _product(experiment, trainer)
     card = model_card.of_export(output_dir, product)
     folder = export.save(output_dir, product, card)
     experiment.log.say(
@@ -234,20 +227,15 @@ def _export(
     )
 
 
-def _merged(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
+def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
     """The model to export; adapters become a part of their kernels."""
-    flags = experiment.flags
+    flags, task = experiment.flags, experiment.task
     model = export.make_model(
         lambda: trainer.evaluated_as.network(
             experiment.config, dtype=flags.export_dtype
         ),
         adapters.without(trainer.weights, flags.low_rank_alpha),
     )
-    return _product(experiment, model, trainer.progress.step)
-
-
-def _product(experiment: Experiment, model, step: int) -> export.Product:
-    flags, task = experiment.flags, experiment.task
     split = task.test_sets[0]
     real_examples = []
     if flags.do_eval or flags.do_predict:
@@ -282,7 +270,7 @@ def _product(experiment: Experiment, model, step: int) -> export.Product:
             "task": type(task).__name__,
             **(flags.lstm_settings if flags.lstm else {}),
             **task.description(),
-            "global_step": step,
+            "global_step": trainer.progress.step,
         },
         requests=[task.request(example) for example in examples],
         answers=task.answers(predictions),

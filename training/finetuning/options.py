@@ -65,6 +65,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         "gives all the same rate.",
         above=0,
         at_most=1,
+        identity=True,
     )
 
     freeze_layers: int | None = options.field(
@@ -92,25 +93,20 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         identity=True,
         only_for={"lora_rank": options.GIVEN},
     )
-    lora_targets: list[str] = options.field(
-        ["query", "value"],
-        help="Dense layers of the encoder, by the end of their names, such as query, key, "
-        "value, attention/output/dense, intermediate/dense or output/dense.",
+    lora_targets: list[str] | None = options.field(
+        None,
+        help="Dense layers, by the end of their names, such as query, key, value, "
+        "attention/output/dense, intermediate/dense or output/dense; by default those of "
+        "queries and values or, without attention, projections.",
         distinct=True,
         identity=True,
         only_for={"lora_rank": options.GIVEN},
     )
 
-    export_adapters: list[str] = options.field(
-        [],
-        help="Other runs of this script with --lora_rank on the same base, by output_dir, "
-        "which the export answers for, too, each by a signature named like its folder. "
-        "Contains the base once.",
-        distinct=True,
-        only_for={"do_export": options.GIVEN, "export_formats": options.ABSENT},
-    )
-
     log_every_steps: int = options.override(RunOptions, "log_every_steps", 50)
+    eval_every_steps: int = options.override(
+        RunOptions, "eval_every_steps", 0, identity="early_stopping_patience"
+    )
     num_trials: int = options.field(
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "
@@ -268,8 +264,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
     def files(self) -> list[str]:
         teacher = [self.distill_from] if self.distill_from else []
-        others = [*self.unlabeled_file, *self.export_adapters]
-        return [*super().files(), *teacher, *others]
+        return [*super().files(), *teacher, *self.unlabeled_file]
 
     @property
     def needs_labels(self) -> bool:
@@ -302,7 +297,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
     @property
     def lstm_settings(self) -> dict:
-        """By which runs are compared: `lstm_layers` as given, the size, what is read."""
+        """What identifies a run: `lstm_layers` as given, the size, what is read."""
         size = self.lstm.size if self.lstm else None
         settings = {"lstm_layers": self.lstm_layers, "lstm_size": size}
         return settings | ({"features": self.features} if self.features else {})
@@ -358,18 +353,17 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
 
 def flags_of_run(
-    group: type[FineTuningOptions], folder: str, state: Mapping, **more
+    group: type[FineTuningOptions], folder: str, state: Mapping
 ) -> FineTuningOptions:
     """The flags with which a run's script exports its model.
 
     Args:
         group: the script's flags.
         state: the run's task.json.
-        more: other flags.
     """
     names = ("lstm_layers", "lstm_size", "features")
     flags = state["flags"] | {name: state[name] for name in names if name in state}
-    return group(**flags, output_dir=folder, do_export=True, **more)
+    return group(**flags, output_dir=folder, do_export=True)
 
 
 @dataclasses.dataclass(frozen=True)

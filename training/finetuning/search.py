@@ -5,18 +5,16 @@ import dataclasses
 import gc
 import json
 import math
-import os
 import time
 
 import numpy as np
 
 from training import metrics
 from training.run import loop
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import BEST, OUTCOME, RUNS, SEARCH, Folder, changes
 from errors import UserError, count, duration
-from files import json_files
 from training.finetuning.experiment import DivergedError, Experiment
-from training.finetuning.options import FineTuningOptions
 from training.finetuning.stopping import load
 from training.finetuning.task import Task
 from training.finetuning.trials import Trial
@@ -29,9 +27,9 @@ def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Traine
     Args:
         run: of the search.
     """
-    flags, task = experiment.flags, experiment.task
+    task, runs = experiment.task, experiment.folder.child(RUNS)
     experiment.log.say(f"comparing {count(len(trials), 'run')} by {task.metric}")
-    experiment.prepare(run)
+    experiment.prepare(run, is_search=True)
     done = []
     for number, trial in enumerate(trials, start=1):
         experiment.log.say(f"run {number} of {len(trials)}: {trial}")
@@ -40,54 +38,48 @@ def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Traine
         if experiment.chief:
             for outcome in done:
                 if outcome is not best:
-                    directory = _trial_directory(flags, outcome["name"])
-                    run_folder.drop_all(directory)
-                    run_folder.drop_all(os.path.join(directory, run_folder.BEST))
+                    folder = runs.child(outcome["name"])
+                    folder.drop_all()
+                    folder.child(BEST).drop_all()
         gc.collect()  # a model and its functions refer to each other
     if best["score"] is None:
         raise UserError(f"all {len(done)} runs failed; the last one: {best['failed']}")
     summary = _summary(task, experiment, done)
     _report_search(experiment, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
-    directory = _trial_directory(flags, best["name"])
-    if not run_folder.steps(directory):
+    folder = runs.child(best["name"])
+    folder.reopen()  # where this is not the host that writes
+    if not folder.steps:
         # An earlier search kept a better one, which is not among these.
         experiment.log.say(f"training {trial} again, because its weights were not kept")
         _try(experiment, trial, again=True)
     trainer = experiment.trainer(trial)
-    load(trainer, checkpoint.resolve(directory), experiment.log)
+    load(trainer, checkpoint.resolve(folder.path), experiment.log)
     if experiment.chief:
-        _keep(trainer, flags.output_dir)
+        _keep(trainer, experiment.folder)
     return trainer
 
 
-def _keep(trainer: loop.Trainer, directory: str) -> None:
+def _keep(trainer: loop.Trainer, folder: Folder) -> None:
     """Saves a trainer's weights as those of the search."""
-    trainer.save(directory)
+    trainer.save(folder)
     # Anything else there is from an earlier search, whose best may have had more updates,
     # or from an abandoned run.
-    run_folder.keep(directory, [trainer.progress.step])
-    run_folder.forget_best(directory)
+    folder.keep([trainer.progress.step])
+    folder.forget_best()
 
 
 def _rank(outcome):
     return -math.inf if outcome["score"] is None else outcome["score"]
 
 
-def _trial_directory(flags: FineTuningOptions, name):
-    return os.path.join(flags.output_dir, run_folder.RUNS, name)
-
-
 def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     """Trains one trial unless it is already trained; returns its record."""
-    directory = _trial_directory(experiment.flags, str(trial))
-    path = os.path.join(directory, run_folder.OUTCOME)
-    run = experiment.run(dataclasses.asdict(trial), trial, directory)
+    folder = experiment.folder.child(RUNS).child(str(trial))
+    run = experiment.run(dataclasses.asdict(trial), trial, folder)
     dev = experiment.sets.read(experiment.task.eval_sets[0]).fingerprint
-    outcome = json_files.read_own(path)
-    changed = run_folder.changes(
-        outcome.get("identity", {}), run.identity, run.defaults
-    )
+    outcome = folder.read(OUTCOME)
+    changed = changes(outcome.get("identity", {}), run.identity, run.defaults)
     if not (changed or outcome.get("dev_rows") != dev or again):
         experiment.log.say(f"already finished: {_score(experiment.task, outcome)}")
         return outcome
@@ -96,7 +88,7 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     values, failed = {}, None
     run.check()
     experiment.start(run, trainer)
-    experiment.prepare(run, trainer)
+    experiment.prepare(run)
     try:
         experiment.train(run, trainer, trial)
         _, values = experiment.score(trainer, experiment.task.eval_sets[0])
@@ -114,7 +106,7 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
         "dev_rows": dev,
     }
     if experiment.chief:
-        run_folder.write_file(path, json.dumps(outcome, indent=2) + "\n")
+        folder.write(OUTCOME, json.dumps(outcome, indent=2) + "\n")
     if failed:
         experiment.log.say(f"{trial}: {failed}")
     else:
@@ -172,9 +164,8 @@ def _deviation(scores):
 
 
 def _report_search(experiment: Experiment, summary: dict) -> None:
-    path = os.path.join(experiment.flags.output_dir, run_folder.SEARCH)
     if experiment.chief:
-        run_folder.write_file(path, json.dumps(summary, indent=2) + "\n")
+        experiment.folder.write(SEARCH, json.dumps(summary, indent=2) + "\n")
     say = experiment.log.say
     runs = sorted(summary["runs"], key=_rank, reverse=True)
     for outcome in runs:
@@ -187,7 +178,7 @@ def _report_search(experiment: Experiment, summary: dict) -> None:
                 _in_words(experiment.task, of[key]) for key in ("mean", "deviation")
             )
             say(f"  mean {mean}, deviation {deviation} over {of['runs']} seeds  {name}")
-    say(f"best: {summary['best']}; all results are in {path}")
+    say(f"best: {summary['best']}; all results are in {experiment.folder.file(SEARCH)}")
     if degenerate := summary["degenerate"]:
         trivial = summary["trivial"]
         why = "failed"

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from training.run import compiler, distribution
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError, count
 from files import anywhere, json_files, local, sources
 from text.progress import Progress
@@ -44,8 +44,11 @@ class Sets:
     files have no such lock.
     """
 
-    def __init__(self, task: Task, flags: FineTuningOptions, strategy, log):
+    def __init__(
+        self, task: Task, flags: FineTuningOptions, folder: Folder, strategy, log
+    ):
         self.task, self.flags, self.strategy, self.log = task, flags, strategy, log
+        self.folder = folder
         self.teacher = None  # of a student, whose answers become fields of the rows
         self._examples, self._digests, self._sets = {}, {}, {}  # by split
         self._num_tokens = collections.Counter()
@@ -67,6 +70,14 @@ class Sets:
             self._digests[split] = _digest(self.examples(split))
         return self._digests[split]
 
+    @property
+    def identity(self) -> dict:
+        """The examples that a training depends on; those that stop it early, too."""
+        digests = {"training_examples": self.digest("train")}
+        if self.flags.early_stopping_patience:
+            digests["dev_examples"] = self.digest(self.task.eval_sets[0])
+        return digests
+
     def read(self, split: str) -> Set:
         """A split with its rows, which are made if necessary; once.
 
@@ -86,7 +97,7 @@ class Sets:
             labels = {**layout.labels, **answers.fields}
             layout = dataclasses.replace(layout, labels=labels)
         fingerprint = self._fingerprint(split, layout, answers)
-        path = os.path.join(flags.output_dir, f"{self._name(split)}.tf_record")
+        path = self.folder.file(f"{self._name(split)}.tf_record")
         notes, numbers = [], []
 
         def made():  # each time from the beginning
@@ -153,7 +164,7 @@ class Sets:
     def _provide(self, path, made, layout, fingerprint):
         """Makes sure that a file has these rows and keeps them until `close`."""
         with anywhere.access(path):
-            anywhere.makedirs(self.flags.output_dir)
+            self.folder.claim()
             if sources.is_remote(path):
                 self._refresh(path, made, layout, fingerprint)
                 return
@@ -179,7 +190,9 @@ class Sets:
         """Writes a file unless there is an intact one of exactly this set."""
         if _is_fresh(path, fingerprint):
             return
-        _make_room(path)
+        if not _read_note(path):
+            for place in (path, f"{path}.json"):
+                self.folder.check_own(os.path.basename(place))
         note = _read_note(path)
         if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
             self.log.say(f"{path}: damaged; rebuilding it")
@@ -243,7 +256,8 @@ def _read_note(path) -> dict:
 
 
 def _write_note(path, note):
-    run_folder.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+    with anywhere.replacing(f"{path}.json", "w") as file:
+        file.write(json.dumps(note, indent=2) + "\n")
 
 
 def _is_fresh(path, fingerprint):
@@ -255,15 +269,6 @@ def _is_fresh(path, fingerprint):
         and anywhere.exists(path)
         and note["sha256"] == _sha256(path)
     )
-
-
-def _make_room(path):
-    """Renames files of somebody else that are where rows belong."""
-    if _read_note(path):
-        return
-    for place in (path, f"{path}.json"):
-        if anywhere.exists(place):
-            anywhere.set_aside(place)
 
 
 def _sha256(path):

@@ -1,11 +1,11 @@
 """Early stopping: evaluates while a trial trains, and keeps the best weights."""
 
 import json
-import os
 
 from training.backend import tf
 from training.run import loop, report
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import BEST, EVALUATIONS, Folder
 
 
 def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
@@ -27,13 +27,11 @@ class Stopping:
     Its history is in a file, so that a resumed run decides like an uninterrupted one.
     """
 
-    def __init__(self, experiment, trainer: loop.Trainer, directory: str):
+    def __init__(self, experiment, trainer: loop.Trainer, folder: Folder):
         self.experiment, self.trainer = experiment, trainer
         self.patience = experiment.flags.early_stopping_patience
-        self.directory = directory
-        self.best = os.path.join(directory, run_folder.BEST)
-        self.path = os.path.join(directory, run_folder.EVALUATIONS)
-        history = run_folder.evaluations(directory) if self.patience else []
+        self.folder, self.best = folder, folder.child(BEST)
+        history = folder.evaluations if self.patience else []
         # Evaluations of later steps will be repeated.
         self.history = [e for e in history if e["step"] <= trainer.progress.step]
 
@@ -49,7 +47,7 @@ class Stopping:
                     tensors = {k: v.value for k, v in self.trainer.variables.items()}
                     tensors["global_step"] = tf.constant(step, tf.int64)
                     checkpoint.save(self.best, step, tensors, keep=0)
-                run_folder.write_file(self.path, json.dumps(self.history) + "\n")
+                self.folder.write(EVALUATIONS, json.dumps(self.history) + "\n")
                 self._drop_others()
         return values
 
@@ -61,10 +59,10 @@ class Stopping:
     def _drop_others(self):
         """Drops weights that no resume of the run, from any checkpoint, would need."""
         now = self.trainer.progress.step
-        stops = (*run_folder.steps(self.directory), now)
+        stops = (*self.folder.steps, now)
         best = self._best_until(now)
         others = {self._best_until(step) for step in stops} - {best, None}
-        run_folder.keep(self.best, [*others, best])
+        self.best.keep([*others, best])
 
     def enough(self) -> bool:
         if not self.patience or not self.history:
@@ -80,6 +78,4 @@ class Stopping:
             self.experiment.log.say(
                 f"the best of {len(self.history)} evaluations was at step {step}"
             )
-            load(
-                self.trainer, run_folder.prefix_of(self.best, step), self.experiment.log
-            )
+            load(self.trainer, self.best.prefix(step), self.experiment.log)

@@ -112,8 +112,8 @@ class Task(abc.ABC):
         """Scores by name, including `metric`."""
 
     @abc.abstractmethod
-    def write_predictions(self, predictions: Predictions, directory: str) -> list[str]:
-        """Writes a test set's answers; returns the paths of the files."""
+    def prediction_files(self, predictions: Predictions) -> dict[str, str]:
+        """A test set's answers: the names of the files to write, and their contents."""
 
     # Optional for a task.
 
@@ -133,6 +133,12 @@ class Task(abc.ABC):
     def settings(self) -> dict:
         """Flags that rows or the network depend on, besides those that all tasks have."""
         return {}
+
+    @property
+    def identity(self) -> dict:
+        """What makes a training of this task another run, but for flags that say so."""
+        name = type(self).__name__
+        return {"task": name, **self.settings(), **self.tokenizer.settings}
 
     def state(self) -> dict:
         """What was learned from the training file, as JSON: the labels, for example."""

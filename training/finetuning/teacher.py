@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 import options
 from training.distillation import answer_files, teacher_folder
 from training.run import checks, distribution
-from training.storage import checkpoint, exported, run_folder
+from training.storage import checkpoint, exported
+from training.storage.folder import TEACHER, text_settings
 from errors import UserError
 from modeling.distillation.distilled import Distilled
 from modeling.distillation.soft_answers import COMPARED
@@ -25,8 +26,6 @@ from training.interchange import (
     hugging_face_tokenizers,
 )
 
-FOLDER = run_folder.TEACHER  # its rows and answers
-
 
 class Teacher:
     """A model of the task, which answers the rows of a student.
@@ -34,7 +33,7 @@ class Teacher:
     Tells the student's task what it learned.
 
     Attributes:
-        splits: the sets of which rows contain its answers.
+        splits: the sets whose rows contain its answers.
         digest: identifies it, in hexadecimal.
     Raises:
         UserError: there is none that --distill_from names, or it does not fit the student.
@@ -61,10 +60,12 @@ class Teacher:
         student = self.student
         flags, task = student.flags, student.task
         path, vocabulary = self._path, None
+        own = student.folder.child(TEACHER)  # its rows and answers
         if exported.is_export(path):
-            path = os.path.join(flags.output_dir, FOLDER, "model")
+            unpacked = own.child("model")
+            path = unpacked.path
             distribution.on_chief(
-                student.strategy, lambda: exported.unpack(self._path, path)
+                student.strategy, lambda: exported.unpack(self._path, unpacked)
             )
             vocabulary = exported.vocabulary_of(self._path)
         source = checkpoint.resolve(path)
@@ -76,7 +77,7 @@ class Teacher:
                 f"{folder}: no vocabulary, so the teacher reads with {vocabulary}; if it "
                 "has its own, put it there"
             )
-        state = run_folder.text_settings(folder)[1]
+        state = text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
             kind = kind_of(vocabulary)
             state = hugging_face_task.read_task(source)
@@ -87,8 +88,8 @@ class Teacher:
             bert_config_file=folder,
             vocab_file=vocabulary,
         )
-        task = type(task)(asked, checks.make_tokenizer(asked))
-        return Experiment(task, asked, student.strategy, "teacher"), state
+        task = type(task)(asked, checks.make_tokenizer(asked, own))
+        return Experiment(task, asked, own, student.strategy, "teacher"), state
 
     def close(self) -> None:
         """Lets other processes write to the files again."""
@@ -146,7 +147,7 @@ class Teacher:
         made = Distilled(objective, settings, *self._live())
         flags, config = self.student.flags, self.student.config
         source = f"--distill_from={flags.distill_from}"
-        checks.check_objective(flags, made, config, source)
+        checks.check_objective(made, config, source)
         return made
 
     def _check_tokenizer(self, objective):
@@ -214,7 +215,9 @@ class Teacher:
             return
         if answers.hashes is None:
             collections.deque(rows(), maxlen=0)
-        answer_files.write(self._file(split), answers, self._fingerprint(split))
+        name = os.path.basename(self._file(split))
+        folder, fingerprint = self.experiment.folder, self._fingerprint(split)
+        answer_files.write(folder, name, answers, fingerprint)
 
     def _has_kept(self, split):
         """Whether the file should contain these answers."""
@@ -229,7 +232,7 @@ class Teacher:
 
     def _file(self, split):
         name = "answers" if split == "train" else f"answers_{split}"
-        return os.path.join(self.experiment.flags.output_dir, f"{name}.tf_record")
+        return self.experiment.folder.file(f"{name}.tf_record")
 
     def _fingerprint(self, split):
         """Hashes what determines the answers and the rows they belong to."""
@@ -260,14 +263,13 @@ def _asked(flags: FineTuningOptions, state):
     return dataclasses.replace(
         flags,
         **changes,
-        output_dir=os.path.join(flags.output_dir, FOLDER),
+        output_dir=os.path.join(flags.output_dir, TEACHER),
         init_encoder_only=False,
         do_train=False,
         do_eval=flags.evaluates,
         do_predict=False,
         do_export=not flags.evaluates,  # something must be asked for; this needs no set
         export_formats=[],
-        export_adapters=[],
         num_trials=1,
         early_stopping_patience=0,
         learning_rate=flags.learning_rate[:1],

@@ -97,6 +97,8 @@ class Adapter:
         digits: how many a number has at least in a released name.
         stacked: released name of a variable whose first axis is that of the layers -> how
             many axes it has; theirs is in each layer, whose number is #.
+        scope: what the released names of all weights but heads begin with, if these are
+            several.
         constants: pattern of names of tensors that never change; {} is the encoder.
         networks: name -> network, if a checkpoint of pre-training has several.
     """
@@ -126,6 +128,7 @@ class Adapter:
     )
     digits = 1
     stacked: Mapping[str, int] = {}
+    scope: tuple[str, ...] = ()
     # Always 0, 1, 2 ... and 0, 0, 0 ...
     constants = r"({}\.)?embeddings\.(position|token_type)_ids"
     networks: Mapping[str, Network] = {}
@@ -185,7 +188,7 @@ class Adapter:
             weights: by their names; changed.
             head: its purpose.
         Raises:
-            UserError: their class has a layer of which there are no weights.
+            UserError: their class has a layer that has no weights here.
         """
         if head == "choice":
             # Their class has a bias; it is the same for every choice.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from errors import UserError
+from errors import UserError, setting
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.kind import Kind
 from training.interchange.hugging_face import is_weights
@@ -38,11 +38,11 @@ def check(path: str, settings: Mapping[str, object], kind: Kind) -> None:
     elif (named := config.get("tokenizer_class")) not in classes:
         raise UserError(
             f"{config_file}: tokenizer_class is {named!r}, which does not split text as "
-            f"{' or '.join(filter(None, classes))} does; pass the --vocab_file next to "
-            "it, or use another model"
+            f"{' or '.join(filter(None, classes))} does; pass the "
+            f"{setting('vocab_file')} next to it, or use another model"
         )
     flags = [
-        f"--{name}={str(value).lower()}"
+        setting(name, value)
         for name, value in recorded_settings.hugging_face(folder, kind).items()
         if value != settings.get(name, value)
     ]

@@ -120,7 +120,7 @@ def take(
         return networks[chosen].take(tensors, config)
     if networks and alone:
         raise UserError(
-            f"{path}: contains {_listed(networks)}, of which only one at a time can be "
+            f"{path}: contains {_listed(networks)}; only one at a time can be "
             f"changed or written so; pass --network={' or '.join(networks)}"
         )
     return tensors, config

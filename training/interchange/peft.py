@@ -1,7 +1,7 @@
 """Reads and writes the LoRA adapters of Hugging Face's peft, under the released names.
 
 Two files: adapter_model.safetensors has the matrices A [rank, in] and B [out, rank] of each
-module, and the modules that were trained whole; adapter_config.json says of which model.
+module, and the modules that were trained whole; adapter_config.json names the model.
 
 Source: peft's documentation, "PEFT checkpoint format" (developer_guides/checkpoint).
 """
@@ -44,6 +44,8 @@ _USUAL = {
     "rank_pattern": (None, {}),
     "alpha_pattern": (None, {}),
     "layer_replication": (None,),
+    # Of these, each matrix of a stack is changed, and other axes are the matrices'.
+    "target_parameters": (None, []),
     "trainable_token_indices": (None,),
     "alora_invocation_tokens": (None,),
     "arrow_config": (None,),
@@ -68,6 +70,8 @@ _WRITTEN = {
 }
 # Other heads have no task: peft's class for questions would drop the token types.
 _TASKS = {"classification": "SEQ_CLS", "tagging": "TOKEN_CLS"}
+# Classes that write text, and what peft calls their task.
+_WRITERS, _WRITER = "ForConditionalGeneration", "SEQ_2_SEQ_LM"
 
 
 class Stored(NamedTuple):
@@ -75,6 +79,7 @@ class Stored(NamedTuple):
 
     Attributes:
         base: the path or address of the model that it changes.
+        scope: what the names of the base's weights begin with, without heads.
         alpha: the factor of its products, times their rank.
         tensors: by released names, as our runs store them.
         head: the purpose of its head, one of table.HEADS; None without one.
@@ -83,6 +88,7 @@ class Stored(NamedTuple):
     """
 
     base: str
+    scope: tuple[str, ...]
     alpha: float
     tensors: Mapping[str, np.ndarray]
     head: str | None
@@ -135,7 +141,7 @@ def read(path: str) -> Stored:
             )
         value = _value(path, name, value)
         released = pair.released
-        if side and not released.endswith("/kernel"):
+        if side and not pair.transposed:  # no linear layer of its own
             raise UserError(
                 f"{path}: adapts {name}, which has no adapters in a "
                 f"{adapter.architecture} here; {_MERGE}"
@@ -148,22 +154,28 @@ def read(path: str) -> Stored:
                     f"{rank!r:.40} in {CONFIG}; copy or download both files again"
                 )
             released = f"{released.removesuffix('/kernel')}/{_SIDES[side]}"
-        value = value.T if side or pair.transposed else value
-        tensors[released] = np.ascontiguousarray(value)
+        tensors[released] = np.ascontiguousarray(value.T if pair.transposed else value)
     head = _head_in(names, config, adapter, tensors)
     try:
-        their_config = config_of_heads(tensors, adapter, {"head": head})
+        described = config_of_heads(tensors, adapter, {"head": head})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    (their_class,) = their_config["architectures"]
+    (their_class,) = described["architectures"]
     return Stored(
         base,
+        _scope(tensors, adapter),
         float(config["lora_alpha"]),
         tensors,
         head,
         None if their_class == adapter.classes[()] else their_class,
         any(name.split(".")[0] in adapter.encoder[1] for name in names),
     )
+
+
+def _scope(tensors, adapter):
+    """What the names of the base's weights begin with."""
+    adapted = (name for name in tensors if name.endswith(tuple(_OURS)))
+    return adapter.scope or tuple(sorted({f"{n.partition('/')[0]}/" for n in adapted}))
 
 
 def _value(path, name, stored) -> np.ndarray:
@@ -264,7 +276,7 @@ def write(
     Raises:
         UserError: their layout has no name for a tensor, or their class no such head.
     """
-    (their_class,) = config_of_heads(tensors, adapter, task)["architectures"]
+    (their_class,) = config_of_heads(model, adapter, task)["architectures"]
     head = {name: head for head, name in adapter.heads.items()}.get(their_class)
     weights, saved = _trained_whole(tensors, model, adapter, head)
     matrices, targets = _adapted(tensors, adapter, head, saved)
@@ -284,7 +296,7 @@ def write(
     )
     config = _WRITTEN | {
         **_place(base),
-        "task_type": _TASKS.get(head),
+        "task_type": _WRITER if their_class.endswith(_WRITERS) else _TASKS.get(head),
         "r": int(*ranks),
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         # Whole names, because those of other modules may end alike.
@@ -322,7 +334,9 @@ def _adapted(tensors, adapter, head, saved) -> tuple[dict, set]:
         scope, _, last = name.rpartition("/")
         if last not in _OURS:
             continue
-        pair = _pair(adapter, f"{scope}/kernel", head)
+        kernel = f"{scope}/kernel"
+        is_named_alike = not adapter.of_released(kernel, head)
+        pair = _pair(adapter, scope if is_named_alike else kernel, head)
         if not pair.transposed:
             raise UserError(
                 f"{name}: changes a kernel that is no linear layer of its own in Hugging "

@@ -46,7 +46,7 @@ def config_from_json(values: Mapping) -> EncoderConfig:
     if not isinstance(model_type, str) or model_type not in rows:
         raise ValueError(
             f"model_type is {model_type!r:.40}; it must be one of "
-            f"{', '.join(map(repr, rows))}"
+            f"{', '.join(map(repr, rows))}{extensions.hint()}"
         )
     return rows[model_type].from_hugging_face(values)
 

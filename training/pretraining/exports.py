@@ -1,6 +1,7 @@
 """Exports of pre-trained networks, which answer a text.
 
-What an objective's `Exporter` calls the form of the answers is a class of EXPORTS.
+What an objective's `Exporter` calls the form of the answers is a row of `forms.FORMS`,
+which names a class of this file.
 """
 
 import abc
@@ -15,16 +16,17 @@ from training.run import loop
 from training.storage import model_card
 from family.electra.replaced_tokens import DiscriminatorModel
 from family.gpt.next_token import LastTokenModel
+from family.t5 import as_text, as_text_graph
 from family.t5.text_to_text import Generation
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from serving import export, forms
-from text.graphs import as_text_graph, mask_tokens_graph
+from text.graphs import mask_tokens_graph
 from text.graphs.packing_graph import pack
 from text.graphs.row_chunks import run_in_chunks
 from text.instances import packing
 from text.records import rows
-from text.tasks import as_text, mask_tokens
+from text.tasks import mask_tokens
 from text.tokenizers.tokenizer import Tokenizer
 
 _TOP_K = 5
@@ -271,7 +273,7 @@ class MasksExport(TextExport):
         return run_in_chunks(pool, pack(tokenizer, ids, None, self.max_seq_length))
 
 
-class NextTokenExport(TextExport):
+class ContinuationExport(TextExport):
     """The most probable next tokens; of a text that does not fit, it reads the end."""
 
     form = "next"
@@ -397,9 +399,3 @@ class SpansExport(TextExport):
         batch = as_text_graph.rows(tokenizer, ids, self.max_seq_length)
         written = run_in_chunks(predict, batch)["output_ids"]
         return {"predicted": tokenizer.text_of(written)}
-
-
-EXPORTS = {
-    kind.form: kind
-    for kind in (MasksExport, NextTokenExport, ReplacedExport, SpansExport)
-}

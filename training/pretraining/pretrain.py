@@ -3,28 +3,25 @@
 import dataclasses
 import io
 import json
-import os
+import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-import options
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
 from training.run import capacity, checks, distribution, implied_flags, loop, report
-from training.storage import run_folder
+from training.storage.folder import SKIPPED_BATCH, TEXT, Folder
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
-from serving import export_folder
+from serving import export_folder, forms
 from text.instances.table import RowOptions
 from text.records import descriptions, reading, shards
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
-from training.run.run import Run, write_results
-
-_CONTENT = "input_file_sha256"  # a setting of a run
+from training.run.run import Run, identity_of, results_file
 
 
 class _Inputs(NamedTuple):
@@ -57,40 +54,41 @@ def pretrain(flags: PretrainingOptions) -> None:
     Raises:
         UserError: flags, config, records or checkpoints do not match.
     """
-    flags = implied_flags.with_config(flags)
-    config = checks.read_config(flags)
-    _check_objective(flags, config)
+    folder = Folder.open(flags.output_dir)
+    flags = implied_flags.with_config(flags, folder)
+    config = checks.read_config(flags, folder)
+    _check_objective(flags, folder, config)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
     _check_capacity(flags, config, strategy.num_replicas_in_sync)
-    log = _make_log(flags, strategy)
-    flags, inputs = _read(flags, config, strategy, log)
+    log = _make_log(flags, folder, strategy)
+    flags, inputs = _read(flags, folder, config, strategy, log)
     if flags.dry_run:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
     distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
-    defaults = pretraining_records.drawn_by(RowOptions(masking="dynamic"))
     run = Run(
         flags,
         config,
         strategy,
         log,
+        folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=defaults | {"teacher_sha256": None},
+        defaults=pretraining_records.drawn_by(RowOptions(masking="dynamic")),
     )
     run.check()
     with run.held():
         _run(run, flags, inputs, strategy)
 
 
-def _read(flags: PretrainingOptions, config, strategy, log) -> tuple:
+def _read(flags: PretrainingOptions, folder, config, strategy, log) -> tuple:
     """The flags, with the vocabulary of the records, and the inputs."""
     paths = shards.find([*flags.input_file, *flags.eval_input_file])
     log.say(f"reading {len(paths)} file(s) of records")
     described = descriptions.find(paths)
-    flags, text = _with_vocabulary(flags, described)
-    tokenizer = _tokenizer(flags, config) if flags.vocab_file else None
+    flags, text = _with_vocabulary(flags, folder, described)
+    tokenizer = _tokenizer(flags, folder, config) if flags.vocab_file else None
     objective, steps, schema, drawn = pretraining_records.choose_objective(
         flags, config, paths, described, tokenizer
     )
@@ -122,22 +120,22 @@ def _run(run: Run, flags: PretrainingOptions, inputs: _Inputs, strategy) -> None
         log.say(inputs.teacher.description)
     run.start(trainer, _required(flags, trainer))
     if flags.do_train:
-        run.prepare(trainer, lambda: _write_text(flags, inputs))
+        run.prepare(_text_files(inputs))
         _train(run, trainer, flags, inputs)
     if flags.do_eval:
         values = _evaluate(trainer, flags, inputs.held_out or inputs.data)
         values |= {"global_step": trainer.progress.step}
         if distribution.is_chief(strategy):
             log.scores("evaluation", values)
-            path = write_results(flags.output_dir, values)
+            (path,) = run.folder.write_files(results_file(values))
             log.say(f"evaluation written to {path}")
     if flags.do_export:
         distribution.on_chief(strategy, lambda: _export(trainer, flags, inputs, log))
 
 
-def _make_log(flags: PretrainingOptions, strategy) -> report.Report:
+def _make_log(flags: PretrainingOptions, folder, strategy) -> report.Report:
     return report.Report(
-        flags.output_dir,
+        folder,
         total_steps=flags.num_train_steps,
         batch_size=flags.train_batch_size,
         active=distribution.is_chief(strategy) and not flags.dry_run,
@@ -224,18 +222,8 @@ def _check_capacity(flags: PretrainingOptions, config, replicas):
 
 
 def _identity(flags: PretrainingOptions, inputs: _Inputs) -> dict:
-    """The settings that identify a run: with any of them changed, it is another run."""
-    return {
-        **options.identity(flags),
-        **flags.optimizer_settings,
-        **dataclasses.asdict(inputs.config),
-        "input_file": [
-            [os.path.basename(file.path), file.records] for file in inputs.data.files
-        ],
-        _CONTENT: pretraining_records.digest(inputs.data),
-        **inputs.drawn,
-        "teacher_sha256": inputs.teacher and inputs.teacher.digest,
-    }
+    parts = pretraining_records.identity(inputs.data), inputs.drawn
+    return identity_of(flags, inputs.config, inputs.teacher, *parts)
 
 
 def _evaluate(
@@ -265,7 +253,7 @@ def _train(run: Run, trainer, flags: PretrainingOptions, inputs: _Inputs) -> Non
                 announce=lambda: _announce(run.log, flags, data),
             )
     except loop.NotFiniteError as error:
-        raise _not_finite(error, flags, data, trainer.strategy) from error
+        raise _not_finite(error, flags, run.folder, data, trainer.strategy) from error
 
 
 def _announce(log, flags: PretrainingOptions, data):
@@ -286,12 +274,11 @@ def _announce(log, flags: PretrainingOptions, data):
         )
 
 
-def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
+def _not_finite(error, flags: PretrainingOptions, folder, data, strategy) -> UserError:
     """Saves the first of the skipped batches and says where its records are."""
     size, seed = flags.train_batch_size, flags.seed
     batch = next(iter(data.training(size, seed=seed, first_batch=error.step)))
     places = data.places(size, seed=seed, batch=error.step)
-    path = os.path.join(flags.output_dir, run_folder.SKIPPED_BATCH)
     file = io.BytesIO()
     np.savez(
         file,
@@ -300,8 +287,9 @@ def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
         **{name: value.numpy() for name, value in batch.items()},
     )
     distribution.on_chief(
-        strategy, lambda: run_folder.write_file(path, file.getvalue())
+        strategy, lambda: folder.write(SKIPPED_BATCH, file.getvalue())
     )
+    path = folder.file(SKIPPED_BATCH)
     some = ", ".join(f"{file}: record {number}" for file, number in places[:3])
     return UserError(
         "loss or gradient was not finite in "
@@ -311,11 +299,12 @@ def _not_finite(error, flags: PretrainingOptions, data, strategy) -> UserError:
     )
 
 
-def _check_objective(flags: PretrainingOptions, config):
-    """Refuses another script's run, and what the objective cannot do with any records."""
+def _check_objective(flags: PretrainingOptions, folder, config):
+    """Refuses another's folder, and what the objective cannot do with any records."""
+    folder.check_place(flags.do_train, flags.do_eval)
     if flags.do_train:
-        run_folder.check_script(flags.output_dir, dataclasses.asdict(flags))
-    recorded_settings = run_folder.noted_settings(flags.output_dir)
+        folder.check_script(dataclasses.asdict(flags))
+    recorded_settings = folder.settings
     for name in ("objective", *OBJECTIVES[flags.objective].options):
         value = getattr(flags, name)
         if not flags.do_train and recorded_settings.get(name, value) != value:
@@ -325,7 +314,7 @@ def _check_objective(flags: PretrainingOptions, config):
             )
     objective = flags.make_objective()
     word_teacher.check_objective(flags, objective)
-    checks.check_objective(flags, objective, config, flags.bert_config_file)
+    checks.check_objective(objective, config, flags.bert_config_file)
     if flags.do_export:
         _check_export(flags, objective.exporter, config)
 
@@ -356,19 +345,20 @@ def _required(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
     return tuple(path for path in paths if path.startswith(variables))
 
 
-def _with_vocabulary(flags: PretrainingOptions, described):
+def _with_vocabulary(flags: PretrainingOptions, folder, described):
     """The flags with the vocabulary of the records, and what is known of their text."""
     text = pretraining_records.described_text_settings(described)
     needs = flags.do_export or "tokens" in flags.make_objective().needs.rows
     paths = {description.vocab_file for description in described.values()}
-    flags = implied_flags.with_records(flags, text, sorted(paths - {None}), needs)
+    paths = sorted(paths - {None})
+    flags = implied_flags.with_records(flags, folder, text, paths, needs)
     if flags.do_export and not flags.vocab_file:
         raise UserError("--do_export needs the --vocab_file of the records")
     return flags, text
 
 
-def _tokenizer(flags: PretrainingOptions, config):
-    tokenizer = checks.make_tokenizer(flags)
+def _tokenizer(flags: PretrainingOptions, folder, config):
+    tokenizer = checks.make_tokenizer(flags, folder)
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
         exporter = flags.make_objective().exporter
@@ -379,18 +369,17 @@ def _tokenizer(flags: PretrainingOptions, config):
                 "use another vocabulary, or remove --do_export"
             )
     checks.check_vocabulary(tokenizer.vocabulary, config, flags.bert_config_file)
-    if run_folder.steps(flags.output_dir):
+    if folder.steps:
         checks.check_text(tokenizer, flags.output_dir)
     return tokenizer
 
 
-def _write_text(flags: PretrainingOptions, inputs: _Inputs) -> None:
-    """Notes how the text became ids, as far as it is known."""
-    if inputs.tokenizer:
-        run_folder.write_vocabulary(flags.output_dir, inputs.tokenizer)
+def _text_files(inputs: _Inputs) -> dict[str, str | bytes]:
+    """The vocabulary, and how the text became ids, as far as they are known, by name."""
+    files = dict(inputs.tokenizer.files) if inputs.tokenizer else {}
     if inputs.text:
-        path = os.path.join(flags.output_dir, run_folder.TEXT)
-        run_folder.write_file(path, json.dumps(inputs.text, indent=2) + "\n")
+        files[TEXT] = json.dumps(inputs.text, indent=2) + "\n"
+    return files
 
 
 def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
@@ -403,7 +392,8 @@ def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
         dtype=flags.export_dtype,
         formats=flags.export_formats,
     )
-    folder = exports.EXPORTS[form](trainer, settings).save(flags.output_dir)
+    kind = pkgutil.resolve_name(forms.FORMS[form].export)
+    folder = kind(trainer, settings).save(flags.output_dir)
     log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers"
     )

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
@@ -194,8 +195,8 @@ def choose_objective(
     _check_needs(flags, needs, path, recipe, description, features)
     if objective.state and not rows.in_order:
         raise UserError(
-            f"{path}: --mem_len={flags.mem_len}: is for records of which each row "
-            "continues that of the batch before; write them with --instances=contiguous, "
+            f"{path}: --mem_len={flags.mem_len}: is for records whose rows "
+            "continue those of the batch before; write them with --instances=contiguous, "
             "or leave the flag out"
         )
     steps = _drawn_by_step(needs, recipe, description)
@@ -424,11 +425,17 @@ def blaming(data: reading.Records) -> Iterator[None]:
         raise error
 
 
-def digest(data: reading.Records) -> str:
-    """Hashes the beginning and the size of each file, which identify the records."""
+def identity(data: reading.Records) -> dict:
+    """What identifies the records: names and numbers, and a digest of the files.
+
+    That is of the beginning and the size of each.
+    """
     hasher = hashlib.sha256()
     for file in data.files:
         with anywhere.opened(file.path) as opened:
             hasher.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
             hasher.update(b"%d\n" % opened.size())
-    return hasher.hexdigest()
+    return {
+        "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
+        "input_file_sha256": hasher.hexdigest(),
+    }

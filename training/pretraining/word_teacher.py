@@ -6,7 +6,8 @@ import functools
 from training.distillation import teacher_folder
 from training.queries import mask_filling
 from training.run import checks
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import text_settings
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.distillation.distilled_words import DistilledWords
@@ -82,7 +83,7 @@ class WordTeacher:
             flags.distill_tokens,
         )
         teacher = f"--distill_from={flags.distill_from}"
-        checks.check_objective(flags, made, config, teacher)
+        checks.check_objective(made, config, teacher)
         return made
 
 
@@ -137,7 +138,7 @@ def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
 
 def _check_text(flags: PretrainingOptions, source, folder, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
-    path, teacher_settings = run_folder.text_settings(folder)
+    path, teacher_settings = text_settings(folder)
     if _VOCABULARY not in teacher_settings and (vocabulary := find_vocabulary(folder)):
         path = vocabulary
         teacher_settings = {

@@ -18,7 +18,7 @@ import numpy as np
 
 import options
 from training import backend
-from errors import UserError, count
+from errors import UserError, count, write_as_arguments
 from modeling.architectures.config import EncoderConfig
 from modeling.optimizers.table import OptimizerSettings
 from text.tokenizers.table import TokenizerOptions
@@ -47,19 +47,13 @@ def checked(**rules: Rule) -> Callable[[Callable], Callable]:
     """Checks the arguments of a function, each by the rule of its name.
 
     A default is not checked. Errors are one line, also those of files, and name arguments
-    where scripts have flags; flags that are not arguments stay, because they are of the
-    script that the message is about.
+    where scripts have flags; see `errors.setting`.
     """
 
     def decorated(function):
         signature = inspect.signature(function)
         defaults = {n: p.default for n, p in signature.parameters.items()}
         names = {*defaults, *_TEXT_FLAGS}
-        # Not in `convert_checkpoint.py --vocab_file`.
-        flag = re.compile(rf"(?<!\.py )--((?:{'|'.join(names)})\b)(=true\b|=false\b)?")
-
-        def argument(match):
-            return match[1] + (match[2] or "").replace("t", "T").replace("f", "F")
 
         @functools.wraps(function)
         def call(*positional, **by_name):
@@ -68,9 +62,8 @@ def checked(**rules: Rule) -> Callable[[Callable], Callable]:
                 for name, value in bound.arguments.items():
                     if name in rules and value is not defaults[name]:
                         bound.arguments[name] = rules[name](name, value)
-                return function(*bound.args, **bound.kwargs)
-            except UserError as error:
-                raise UserError(flag.sub(argument, str(error))) from error
+                with write_as_arguments(names):
+                    return function(*bound.args, **bound.kwargs)
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 raise UserError(f"{where}{error.strerror or error}") from error

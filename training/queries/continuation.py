@@ -6,7 +6,8 @@ import numpy as np
 
 from training.backend import tf
 from training.queries import mask_filling, query
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from family.electra.replaced_tokens import sample
 from modeling.architectures.config import EncoderConfig
@@ -25,7 +26,7 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     """
     tokenizer, config, prefix = query.read_model(flags)
     folder = checkpoint.folder_of(prefix)
-    objective = run_folder.noted_settings(folder).get("objective", "next_token")
+    objective = Folder.open(folder).settings.get("objective", "next_token")
     if objective != "next_token":
         raise UserError(
             f"{flags.init_checkpoint}: was trained with --objective={objective}, which "

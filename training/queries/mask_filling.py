@@ -7,7 +7,8 @@ import numpy as np
 from training.backend import tf
 from training.queries import query
 from training.run import capacity
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives import masked_lm
@@ -39,7 +40,7 @@ def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
         path: as the user wrote it.
         folder: whose files describe it.
     """
-    objective = run_folder.noted_settings(folder).get("objective")
+    objective = Folder.open(folder).settings.get("objective")
     if objective is None and "query_stream" in config.capabilities:
         objective = "permuted"  # as its release was
     exporter = (
@@ -110,7 +111,7 @@ def probabilities(model, ids, segments, positions) -> np.ndarray:
 class Filler:
     """Finds the most probable tokens for one mask in each of many rows.
 
-    Batches have a few static shapes, for each of which TensorFlow makes one graph.
+    Batches have a few static shapes; TensorFlow makes one graph for each.
 
     Args:
         model: the network.

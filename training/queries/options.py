@@ -6,7 +6,7 @@ Declaring them loads neither TensorFlow nor Keras, so that --help answers at onc
 import dataclasses
 
 import options
-from errors import UserError
+from errors import UserError, setting
 from files.inputs import LineOptions
 from text.tokenizers.table import TokenizerOptions
 
@@ -29,7 +29,7 @@ def check_windows(max_seq_length: int, doc_stride: int) -> None:
     """Refuses windows between which tokens would be skipped."""
     if not doc_stride <= max_seq_length - 2:
         raise UserError(
-            f"--doc_stride={doc_stride}: must be from 1 to "
-            f"{max_seq_length - 2}, the tokens of a window (--max_seq_length "
-            "minus [CLS] and [SEP]), so that none is skipped, or 0 for no windows"
+            f"{setting('doc_stride', doc_stride)}: must be from 1 to {max_seq_length - 2}, "
+            f"the tokens of a window ({setting('max_seq_length')} minus [CLS] and [SEP]), "
+            "so that none is skipped, or 0 for no windows"
         )

@@ -13,7 +13,7 @@ import numpy as np
 from training import backend
 from training.backend import jax, keras, tf
 from training.run import capacity
-from errors import UserError
+from errors import UserError, setting
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.features import EMBEDDINGS, MIX
@@ -163,8 +163,8 @@ def check_pooling(pooling: str, config: EncoderConfig) -> None:
             unseeing = "half of the vector of [CLS] has seen"
         if unseeing:
             raise UserError(
-                f"--pooling=cls: {unseeing} no other token, so it is the same for every "
-                "text; use --pooling=mean"
+                f"{setting('pooling', 'cls')}: {unseeing} no other token, so it is the "
+                f"same for every text; use {setting('pooling', 'mean')}"
             )
 
 
@@ -366,7 +366,7 @@ def encode(
             )
             number, length = batch["input_ids"].shape
             capacity.check_batch(
-                f"--batch_size={batch_size}",
+                setting("batch_size", batch_size),
                 number // encoder.replicas,
                 length,
                 encoder.config,

@@ -2,11 +2,11 @@
 
 import dataclasses
 import os
-import re
 
 from training.run import capacity, implied_flags
-from training.storage import checkpoint, run_folder
-from errors import UserError
+from training.storage import checkpoint
+from training.storage.folder import CONFIG, TEXT, Folder, text_settings
+from errors import UserError, setting
 from files import anywhere, sources
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
@@ -32,38 +32,32 @@ def check_division(
         )
 
 
-def check_objective(
-    flags: RunOptions, objective: Objective, config: EncoderConfig, source: str
-) -> None:
+def check_objective(objective: Objective, config: EncoderConfig, source: str) -> None:
     """Refuses an encoder that cannot learn this.
 
     Args:
         source: of the encoder, or of its teacher: what the message begins with.
     Raises:
-        UserError: what modeling/ says, with its settings as this script's flags.
+        UserError: says why.
     """
-    flag_names = {field.name for field in dataclasses.fields(flags)}
-
-    def as_flag(match):
-        of_teacher = f"distill_{match[1]}"
-        return "--" + (of_teacher if of_teacher in flag_names else match[1])
-
     try:
         objective.check(config)
-    except ValueError as error:
-        message = re.sub(r"`(\w+)`", as_flag, str(error))
-        raise UserError(f"{source}: {message}") from error
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
 
 
-def read_config(flags: RunOptions) -> EncoderConfig:
+def read_config(flags: RunOptions, folder: Folder | None = None) -> EncoderConfig:
     """Reads the architecture, which must have a position for every token of a row.
 
+    Args:
+        folder: output_dir, if it is open already.
     Raises:
         UserError: the file cannot be read, is not a config, has too few positions, or
             describes more than fits into memory.
     """
-    flags = implied_flags.with_config(flags)
-    implied_flags.check(flags, "bert_config_file")
+    folder = folder or Folder.open(flags.output_dir)
+    flags = implied_flags.with_config(flags, folder)
+    implied_flags.check(flags, folder, "bert_config_file")
     path = flags.bert_config_file
     config = checkpoint.read_config(path)
     try:
@@ -78,20 +72,19 @@ def read_config(flags: RunOptions) -> EncoderConfig:
             f"max_position_embeddings={config.max_position_embeddings}, the tokens of the "
             f"longest row in {path}; pass that or less"
         )
-    _check_same_network(config, flags)
+    _check_same_network(config, flags, folder)
     if not flags.uses_tpu:
         numbers = 2 if flags.do_train else 1
         capacity.check_network(config, path, numbers_per_weight=numbers)
     return config
 
 
-def _check_same_network(config, flags: RunOptions):
+def _check_same_network(config, flags: RunOptions, folder):
     """Compares the config with the one next to the weights to use, if there are any."""
-    if run_folder.holds_weights(flags.output_dir):
-        if flags.do_train and run_folder.noted_settings(flags.output_dir):
+    if folder.holds_weights:
+        if flags.do_train and folder.settings:
             return  # a run that goes on is compared with all that it began with
-        path = os.path.join(flags.output_dir, run_folder.CONFIG)
-        remedy = "use that file"
+        path, remedy = folder.file(CONFIG), "use that file"
     elif flags.init_checkpoint and not flags.change_network:
         source = checkpoint.resolve(flags.init_checkpoint)
         path = checkpoint.folder_of(source) or "."
@@ -137,26 +130,29 @@ def _compare(config, config_file, path, remedy):
             )
 
 
-def make_tokenizer(flags: ModelFlags) -> Tokenizer:
+def make_tokenizer(flags: ModelFlags, folder: Folder | None = None) -> Tokenizer:
     """Makes the tokenizer that the flags describe; checks it against --init_checkpoint.
 
     What the flags leave out is as `implied_flags` says.
 
+    Args:
+        folder: output_dir, if there is one and it is open already.
     Raises:
         UserError: the vocabulary cannot be read or is not known, or init_checkpoint needs
             another one or other flags.
     """
-    flags = implied_flags.completed(flags)
-    implied_flags.check(flags, "vocab_file")
+    folder = folder or implied_flags.folder_of(flags)
+    flags = implied_flags.completed(flags, folder)
+    implied_flags.check(flags, folder, "vocab_file")
     tokenizer = flags.load_tokenizer(flags.vocab_file)
     tokenizer.check_release(flags.init_checkpoint)
-    if flags.init_checkpoint and not implied_flags.continues_run(flags):
+    if flags.init_checkpoint and not implied_flags.continues_run(folder):
         source = checkpoint.resolve(flags.init_checkpoint)
-        folder = checkpoint.folder_of(source)
+        beside = checkpoint.folder_of(source)
         kind = kind_of_tokenizer(tokenizer)
         hugging_face_tokenizers.check(source, tokenizer.settings, kind)
-        _check_ids(tokenizer, folder)
-        check_text(tokenizer, folder)
+        _check_ids(tokenizer, beside)
+        check_text(tokenizer, beside)
     return tokenizer
 
 
@@ -168,22 +164,22 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
     Raises:
         UserError: flags or vocabulary differ.
     """
-    path, state = run_folder.text_settings(folder)
+    path, state = text_settings(folder)
     for name, value in tokenizer.settings.items():
         if state.get(name, value) == value:
             continue
         if name == "vocab_sha256":
-            noted_by_pretraining = os.path.basename(path) == run_folder.TEXT
+            noted_by_pretraining = os.path.basename(path) == TEXT
             if noted_by_pretraining and kind_of_tokenizer(tokenizer).find(folder):
                 _check_ids(tokenizer, folder)  # some may be renamed
                 continue
             raise UserError(
                 f"{path}: the model was trained with another vocabulary; pass the same "
-                "--vocab_file"
+                f"{setting('vocab_file')}"
             )
         raise UserError(
-            f"{path}: the model was trained with another --{name}; pass "
-            f"--{name}={str(state[name]).lower()}"
+            f"{path}: the model was trained with another {setting(name)}; pass "
+            f"{setting(name, state[name])}"
         )
     return state
 
@@ -255,9 +251,9 @@ def check_vocabulary(
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{vocabulary.path}: {len(vocabulary)} tokens, more than "
-            f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file, or "
-            "raise vocab_size, which counts the special tokens, too (of trained weights, "
-            "with convert_checkpoint.py --vocab_size)"
+            f"vocab_size={config.vocab_size} of {config_file}; check "
+            f"{setting('vocab_file')}, or raise vocab_size, which counts the special "
+            "tokens, too (of trained weights, with convert_checkpoint.py --vocab_size)"
         )
     last = vocabulary.last_segment
     if last is not None and config.has_segments and config.type_vocab_size <= last:

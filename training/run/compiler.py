@@ -81,7 +81,7 @@ def compiled(function: Callable) -> Callable:
 
 
 def _around(function, constants):
-    """A function of the tensors alone, of which it puts the constants at their places."""
+    """A function of the tensors alone, which puts the constants at their places."""
 
     def merged(*tensors):
         args = list(tensors)

@@ -70,7 +70,7 @@ def gpus() -> list[str]:
 
 
 def description(strategy) -> str:
-    """How many devices a run is on, and of which kind if these are GPUs."""
+    """How many devices a run is on, and their kind if these are GPUs."""
     replicas, names = strategy.num_replicas_in_sync, gpus()
     if not names or isinstance(strategy, tf.distribute.TPUStrategy):
         return count(replicas, "device")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from training.backend import keras, tf
 from training.run import capacity, compiler, distribution, report, stops
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
@@ -369,7 +370,7 @@ class Trainer:
 
     # --- The run ---------------------------------------------------------------------
 
-    def restore(self, directory: str, weights_only: bool = False) -> int | None:
+    def restore(self, folder: Folder, weights_only: bool = False) -> int | None:
         """Restores the newest intact checkpoint of a run, if there is one.
 
         Also reads a directory of the 2018 release: weights, slots and global_step.
@@ -381,7 +382,7 @@ class Trainer:
         Raises:
             UserError: all checkpoints are damaged, or the newest is from another model.
         """
-        newest = checkpoint.newest(directory)
+        newest = checkpoint.newest(folder)
         if newest is None:
             return None
         prefix, tensors = newest
@@ -396,7 +397,7 @@ class Trainer:
         )
         return self.progress.step
 
-    def save(self, directory: str) -> str:
+    def save(self, folder: Folder) -> str:
         """Writes the run's state as it is; returns the checkpoint's prefix."""
         tensors = {name: variable.value for name, variable in self.variables.items()}
         progress = dataclasses.astuple(self.progress)
@@ -405,7 +406,7 @@ class Trainer:
             tensors[name] = tf.constant(number, tf.int64)
         settings = self.settings
         return checkpoint.save(
-            directory,
+            folder,
             self.progress.step,
             tensors,
             settings.keep_checkpoints,
@@ -415,7 +416,7 @@ class Trainer:
     def train(
         self,
         data: Callable,
-        output_dir: str,
+        folder: Folder,
         log: report.Report,
         held_out: Callable[[], dict[str, float]] | None = None,
         enough: Callable[[], bool] = lambda: False,
@@ -424,7 +425,7 @@ class Trainer:
 
         Args:
             data: maps (first_batch, part) to an endless dataset of batches.
-            output_dir: where checkpoints go.
+            folder: where checkpoints go.
             log: receives a report of every interval.
             held_out: evaluates; called every eval_every_steps and at the end.
             enough: called after every evaluation; says whether to stop here.
@@ -439,7 +440,7 @@ class Trainer:
         )
         try:
             with stops.terminations() as terminated:
-                self._train(batches, output_dir, log, held_out, enough, terminated)
+                self._train(batches, folder, log, held_out, enough, terminated)
         finally:
             clear()  # the live line: an error may be printed next
         # No host may exit while another still waits for it or writes.
@@ -447,7 +448,7 @@ class Trainer:
             self.strategy, self.progress.step, "the hosts ended at different steps"
         )
 
-    def _train(self, batches, output_dir, log, held_out, enough, terminated):
+    def _train(self, batches, folder, log, held_out, enough, terminated):
         settings, progress = self.settings, self.progress
         chief = distribution.is_chief(self.strategy)
         sums, calls, per_call, is_first, stopping = 0.0, [], 1, True, False
@@ -481,7 +482,7 @@ class Trainer:
                 log.evaluation(step, held_out())
                 stopping = enough()
             if (saving or stopping) and chief:
-                log.say(f"saved {self.save(output_dir)}")
+                log.say(f"saved {self.save(folder)}")
             if leaving:
                 log.say("terminated; the same command continues the run")
                 raise SystemExit(stops.TERMINATED)

@@ -139,7 +139,7 @@ class RunOptions(options.Group):
         choices=optimizers(),
         help="How a gradient changes the weights; what a release used comes with its "
         "learning-rate schedule. adam_weight_decay, or adam: BERT's. electra_adam: "
-        "ELECTRA's, the same but for the schedule. lamb: adam with updates scaled to the "
+        "ELECTRA's, the same with another schedule. lamb: adam with updates scaled to the "
         "norm of each variable, for batches of thousands of rows. fairseq_adam: RoBERTa's; "
         "corrects Adam's bias and decays every variable. openai_adam, openai_adam_cosine, "
         "openai_adam_constant: GPT's; corrects Adam's bias, also in the weight decay. "
@@ -147,6 +147,7 @@ class RunOptions(options.Group):
         "BERT's that also decays the biases of queries. adagrad: ELMo's, without weight "
         "decay; its rate is 0.2 in the release. adafactor, adafactor_constant: T5's for "
         "pre-training and fine-tuning, without weight decay.",
+        identity=True,
     )
     lr_schedule: str | None = options.field(
         None,
@@ -161,29 +162,40 @@ class RunOptions(options.Group):
         "then falls with the inverse root of the step (adafactor). to_ratio: like "
         "from_peak, down to --min_lr_ratio (xlnet_adam). cosine_to_ratio: the same in half "
         "a cosine wave.",
+        identity=True,
     )
     bias_correction: bool = options.field(
         False,
         help="Apply Adam's bias correction, which the release omits; steadier on small "
         "data sets. fairseq_adam always does.",
+        identity=True,
     )
     adam_beta_2: float = options.field(
-        0.999, help="Decay of Adam's second moment; 0.98 for RoBERTa.", above=0, below=1
+        0.999,
+        help="Decay of Adam's second moment; 0.98 for RoBERTa.",
+        above=0,
+        below=1,
+        identity=True,
     )
     weight_decay: float = options.field(
         0.01,
         help="Share of a variable that an update subtracts, times the learning rate; "
         "0.1 for fine-tuning RoBERTa.",
         at_least=0,
+        identity=True,
     )
     clip_norm: float = options.field(
-        1.0, help="Maximum norm of an update's gradient; 0 does not clip.", at_least=0
+        1.0,
+        help="Maximum norm of an update's gradient; 0 does not clip.",
+        at_least=0,
+        identity=True,
     )
     lr_decay_power: float = options.field(
         1.0,
         help="The learning rate falls with this power of the share of updates left; 1 is "
         "a straight line.",
         above=0,
+        identity=True,
     )
     min_lr_ratio: float = options.field(
         0.0,
@@ -191,6 +203,7 @@ class RunOptions(options.Group):
         "the learning rate to which it falls; 0.001 in XLNet's pre-training.",
         at_least=0,
         below=1,
+        identity=True,
     )
     seed: int = options.field(
         12345,

@@ -7,12 +7,11 @@ where reports are rarer.
 import atexit
 import io
 import json
-import os
 import time
 
 from training import metrics
 from training.backend import tf
-from training.storage import run_folder
+from training.storage.folder import CURVES, EVAL, METRICS, Folder
 from errors import duration
 from files import anywhere, json_files, sources
 from text import progress
@@ -26,19 +25,17 @@ class Report:
     """Writes what the loop measured to all outputs.
 
     Args:
-        directory: where the files go; looked at now, before an hour's work.
+        folder: where the files go.
         total_steps: updates of the whole run, for the time left.
         batch_size: examples of one update.
         active: False on hosts that only compute.
         model: what its lines begin with, where a command has several models.
         percentages: whether the scores of evaluations are; see `metrics.in_words`.
-    Raises:
-        UserError: a file is in the way of a folder.
     """
 
     def __init__(
         self,
-        directory: str,
+        folder: Folder,
         *,
         total_steps: int,
         batch_size: int,
@@ -46,9 +43,7 @@ class Report:
         model: str = "",
         percentages: bool = False,
     ):
-        if active:
-            run_folder.check_subfolders(directory)
-        self._directory = directory
+        self._folder = folder
         self._total_steps = total_steps
         self._batch_size = batch_size
         self._active = active
@@ -56,9 +51,9 @@ class Report:
         self._percentages = percentages
         self._printed = self._shown = time.monotonic()
         self._events = {}
-        self._path = os.path.join(directory, run_folder.METRICS)
+        self._path = folder.file(METRICS)
         self._unwritten, self._written = [], 0.0
-        if sources.is_remote(directory):
+        if sources.is_remote(folder.path):
             atexit.register(self._flush)
 
     def begin(self, step: int, by_xla: bool = False) -> None:
@@ -70,8 +65,9 @@ class Report:
             by_xla: whether that is much longer, unless a compiled program is found.
         """
         if self._active:
-            run_folder.make_room(self._path)
-            _cut(self._path, step)
+            self._folder.check_own(METRICS)
+            self._folder.claim()
+            self._cut(step)
             longer = ", which can take a minute or two" if by_xla else ""
             self._print(f"compiling the first update{longer}")
             progress.show(f"{self._model}{self._place(step)}")
@@ -134,7 +130,7 @@ class Report:
     def training(
         self, step: int, values: dict[str, float], *, updates: int, seconds: float
     ) -> None:
-        """Reports an interval, `updates` updates of which took `seconds`."""
+        """Reports an interval of `updates` updates that took `seconds`."""
         per_second = updates / seconds
         self._print(self._training_line(step, values, per_second))
         values = values | {"examples_per_second": per_second * self._batch_size}
@@ -158,9 +154,7 @@ class Report:
             self._flush()
         # Like the Estimator, puts held-out values in their own folder, so that
         # TensorBoard draws both in one chart.
-        folder = os.path.join(
-            self._directory, run_folder.EVAL if kind == "eval" else ""
-        )
+        folder = self._folder.file(EVAL if kind == "eval" else "")
         with anywhere.access(folder):
             if kind not in self._events:
                 self._events[kind] = tf.summary.create_file_writer(folder)
@@ -181,9 +175,18 @@ class Report:
         rows = [row for _, row in _lines(self._path) if row]
         if not self._active or not rows:
             return None
-        path = os.path.join(self._directory, run_folder.CURVES)
-        _draw(rows, path)
-        return path
+        return self._folder.write(CURVES, _draw(rows))
+
+    def _cut(self, step):
+        """Removes reports of later steps, and one that a killed process left incomplete."""
+        lines = _lines(self._path)
+        kept = [
+            line.removesuffix(b"\n") + b"\n"
+            for line, row in lines
+            if (row["step"] <= step if row else line.endswith(b"\n"))
+        ]
+        if kept != [line for line, _ in lines]:
+            self._folder.write(METRICS, b"".join(kept))
 
 
 def _write_scalar(name, value, step):
@@ -211,18 +214,6 @@ def _report_of(line):
         return None
     is_report = isinstance(row, dict) and isinstance(row.get("step"), int)
     return row if is_report and "kind" in row else None
-
-
-def _cut(path: str, step: int) -> None:
-    """Removes reports of later steps, and one that a killed process left incomplete."""
-    lines = _lines(path)
-    kept = [
-        line.removesuffix(b"\n") + b"\n"
-        for line, row in lines
-        if (row["step"] <= step if row else line.endswith(b"\n"))
-    ]
-    if kept != [line for line, _ in lines]:
-        run_folder.write_file(path, b"".join(kept))
 
 
 # How it goes, not what it learns.
@@ -257,7 +248,8 @@ def _are_shares(rows, name):
     return all(0 <= row[name] <= 1 for row in rows if name in row)
 
 
-def _draw(rows: list[dict], path: str) -> None:
+def _draw(rows: list[dict]) -> bytes:
+    """The curves as a PNG."""
     from matplotlib.figure import Figure
 
     # Margins by hand: to find them takes as long as to draw everything else.
@@ -281,7 +273,7 @@ def _draw(rows: list[dict], path: str) -> None:
             right.legend(handles=lines)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
-    run_folder.write_file(path, picture.getvalue())
+    return picture.getvalue()
 
 
 def _small(rows, names) -> set[str]:

@@ -2,15 +2,17 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 import options
 from training.run import distribution, loop, report
-from training.storage import checkpoint, lease, run_folder
+from training.storage import checkpoint
+from training.storage.folder import BEST, CONFIG, RESULTS, Folder, changes
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from training.run.options import RunOptions
@@ -27,9 +29,8 @@ class Run:
         config: the architecture.
         strategy: on whose devices the run is.
         log: what it reports to.
-        directory: of the run; by default, output_dir.
-        identity: the settings that identify a training: with any of them changed, it is
-            another run. None if nothing is trained.
+        folder: of the run.
+        identity: see `identity_of`. None if nothing is trained.
         defaults: values of settings that a run did not note and that are neither flags
             nor keys of the config, which had their own defaults.
     """
@@ -40,13 +41,12 @@ class Run:
         config: EncoderConfig,
         strategy,
         log: report.Report,
+        folder: Folder,
         *,
-        directory: str | None = None,
         identity: dict | None = None,
         defaults: dict | None = None,
     ):
-        self.directory = directory or flags.output_dir
-        self.log = log
+        self.folder, self.log = folder, log
         self._flags, self._source = flags, flags.init_checkpoint
         self._config, self._strategy = config, strategy
         self.identity = identity
@@ -56,14 +56,28 @@ class Run:
         """Refuses a folder that cannot be used, before any file is replaced.
 
         Raises:
-            UserError: another run is there, or none that could be evaluated.
+            UserError: another run is there, or somebody else's files, or none that could
+                be evaluated.
         """
         if self.identity is not None:
-            run_folder.check_settings(self.directory, self.identity, self.defaults)
-        elif run_folder.holds_weights(self.directory):
+            self.folder.check_settings(self.identity, self.defaults)
+            self._check_source()
+        elif self.folder.holds_weights:
             self._check_ignored()
         elif not self._source:
-            raise no_checkpoint(self.directory)
+            raise no_checkpoint(self.folder.path)
+
+    def _check_source(self):
+        """Refuses to start from weights that the run would remove."""
+        if not self._source or self.folder.steps:
+            return
+        source = os.path.dirname(os.path.realpath(checkpoint.resolve(self._source)))
+        own = map(os.path.realpath, (self.folder.path, self.folder.file(BEST)))
+        if source in own:
+            raise UserError(
+                f"--init_checkpoint={self._source}: is in --output_dir, where the run's "
+                "own checkpoints replace it; choose another --output_dir"
+            )
 
     def _check_ignored(self):
         """Refuses flags that promise other weights than those that are there.
@@ -71,7 +85,7 @@ class Run:
         Where these are whole, another --init_checkpoint is only warned of: the release's
         commands pass it, and it may have moved since.
         """
-        began = run_folder.noted_settings(self.directory)
+        began, directory = self.folder.settings, self.folder.path
         given = {
             item.name: self._flags.training_settings[item.name]
             for item in dataclasses.fields(self._flags)
@@ -84,38 +98,40 @@ class Run:
         elif source and not began.get("lora_rank"):
             if source != began["init_checkpoint"]:
                 print(
-                    f"warning: --init_checkpoint={source} is not read: {self.directory} "
+                    f"warning: --init_checkpoint={source} is not read: {directory} "
                     "has the weights of its run",
                     file=sys.stderr,
                 )
             del given["init_checkpoint"]
-        if changed := run_folder.changes(began, given):
+        if changed := changes(began, given):
             raise UserError(
-                f"{self.directory}: the run there began with other settings, and without "
+                f"{directory}: the run there began with other settings, and without "
                 f"--do_train these have no effect: {'; '.join(changed)}; leave them out, "
                 "or choose another --output_dir"
             )
 
     def _is_in_use(self, source):
         """Whether an --init_checkpoint is the one that the run goes on from."""
-        if not source or not _is_inside(source, self.directory):
+        if not source or not _is_inside(source, self.folder.path):
             return False
-        newest = run_folder.newest_of(self.directory) or ""
-        used = (checkpoint.resolve(self.directory), f"{self.directory}/{newest}")
+        newest = self.folder.file(self.folder.newest or "")
+        used = (checkpoint.resolve(self.folder.path), newest)
         source = os.path.realpath(checkpoint.resolve(source))
         return source in map(os.path.realpath, used)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keeps other trainings out of the folder; see `lease.held`.
+        """Keeps other trainings out of the folder; see `Folder.held`.
 
         Raises:
             UserError: another training has it; raised on every host.
         """
         with contextlib.ExitStack() as stack:
             if self.identity is not None:
-                hold = lease.held(self.directory, self.log.say)
+                hold = self.folder.held(self.log.say)
                 distribution.on_chief(self._strategy, lambda: stack.enter_context(hold))
+                if not distribution.is_chief(self._strategy):
+                    self.folder.reopen()
             yield
 
     def start(
@@ -132,14 +148,14 @@ class Run:
         Raises:
             UserError: there is nothing to evaluate, or a checkpoint does not fit.
         """
-        step = trainer.restore(self.directory, weights_only=self.identity is None)
+        step = trainer.restore(self.folder, weights_only=self.identity is None)
         if step is not None:
-            self.log.say(f"continuing from step {step} in {self.directory}")
+            self.log.say(f"continuing from step {step} in {self.folder.path}")
         elif self._source:
             loaded = load_start(trainer, self._source, required, encoder_only)
             self.log.say(str(loaded))
         elif self.identity is None:
-            raise no_checkpoint(self.directory)
+            raise no_checkpoint(self.folder.path)
         else:
             self.log.say("no --init_checkpoint: training starts from random weights")
         distribution.check_same(
@@ -151,7 +167,7 @@ class Run:
 
     def prepare(
         self,
-        trainer: loop.Trainer | None = None,
+        files: Mapping[str, str | bytes],
         write: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepares the folder of a training that `start` began or resumed.
@@ -159,31 +175,20 @@ class Run:
         Only once nothing is left that could be refused.
 
         Args:
-            trainer: of the training, unless that is a search.
-            write: writes what else the run and its model need.
+            files: what the model needs besides its config, by name.
+            write: does what else is to be done, before the files are written.
         """
 
-        def both():
-            self._prepare(trainer)
+        def prepare():
+            config = {CONFIG: self._config.to_json_string()}
+            self.folder.check_files(config | files)
+            self.folder.clear()
+            self.folder.child(BEST).clear()
+            self.folder.note_settings(self.identity, self.defaults)
             write()
+            self.folder.write_files(config | files)
 
-        distribution.on_chief(self._strategy, both)
-
-    def _prepare(self, trainer):
-        source = None
-        if self._source and not (trainer and run_folder.steps(self.directory)):
-            source = checkpoint.resolve(self._source)
-        for folder in (self.directory, os.path.join(self.directory, run_folder.BEST)):
-            run_folder.clear(folder)
-        run_folder.note_settings(self.directory, self.identity, self.defaults)
-        path = os.path.join(self.directory, run_folder.CONFIG)
-        run_folder.write_file(path, self._config.to_json_string())
-        if source and _is_inside(source, self.directory):
-            # The run writes into the folder of the weights it starts from. They stay; and
-            # because init_checkpoint may soon mean others, a resume must not need it.
-            run_folder.release(source)
-            if trainer:
-                trainer.save(self.directory)
+        distribution.on_chief(self._strategy, prepare)
 
     def train(
         self,
@@ -206,11 +211,28 @@ class Run:
             self.log.say(f"already finished: {count(step, 'update')} done")
         else:
             announce()
-            with _interruptible(self.directory):
-                trainer.train(data, self.directory, self.log, held_out, enough)
+            with _interruptible(self.folder):
+                trainer.train(data, self.folder, self.log, held_out, enough)
         # Also for a run that was killed when only this was left to do.
         if picture := self.log.draw():
             self.log.say(f"finished; curves are in {picture}")
+
+
+def identity_of(flags: RunOptions, config: EncoderConfig, teacher, *parts: Mapping):
+    """The settings that identify a training: with any of them changed, it is another run.
+
+    Args:
+        flags: say themselves which of them count; see `options.field`.
+        config: all of it counts.
+        teacher: of a distillation, identified by its `digest`; None without one.
+        parts: what else the run is made of says about itself.
+    """
+    identity = options.identity(flags)
+    for part in parts:
+        identity |= part
+    identity |= {"teacher_sha256": teacher.digest if teacher else None}
+    # As it will be read back: JSON turns tuples into lists.
+    return json.loads(json.dumps(identity | dataclasses.asdict(config)))
 
 
 def defaults_of(flags: RunOptions, config: EncoderConfig) -> dict:
@@ -244,15 +266,13 @@ def no_checkpoint(directory: str) -> UserError:
     )
 
 
-def write_results(directory: str, values: dict[str, float | int]) -> str:
-    """Writes `key = value` lines, sorted, as the release does; returns the path."""
-    path = os.path.join(directory, run_folder.RESULTS)
+def results_file(values: dict[str, float | int]) -> dict[str, str]:
+    """The name and content of the file of `key = value` lines, as in the release."""
     lines = (
         f"{name} = {value if isinstance(value, int) else str(np.float32(value))}\n"
         for name, value in sorted(values.items())
     )
-    run_folder.write_file(path, "".join(lines))
-    return path
+    return {RESULTS: "".join(lines)}
 
 
 def _is_inside(path, directory):
@@ -262,11 +282,11 @@ def _is_inside(path, directory):
 
 
 @contextlib.contextmanager
-def _interruptible(directory: str) -> Iterator[None]:
+def _interruptible(folder: Folder) -> Iterator[None]:
     """Makes Ctrl-C say how to continue the run."""
     try:
         yield
     except KeyboardInterrupt:
-        done = run_folder.steps(directory)
+        done = folder.steps
         where = f"continues from step {done[-1]}" if done else "starts this run over"
         raise KeyboardInterrupt(f"interrupted; the same command {where}") from None

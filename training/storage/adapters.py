@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from training.storage import run_folder
-from errors import UserError
-from files import anywhere, json_files
+from training.storage.folder import Folder
+from errors import UserError, setting
+from files import json_files
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"
@@ -40,11 +40,6 @@ class Note:
 def are_in(names: Iterable[str]) -> bool:
     """Whether a checkpoint with these names contains adapters."""
     return any(name.endswith((f"/{_A}", f"/{_B}")) for name in names)
-
-
-def is_noted(folder: str) -> bool:
-    """Whether the checkpoints in the folder of a run contain adapters."""
-    return anywhere.exists(os.path.join(folder, NAME))
 
 
 def read_note(folder: str) -> Note:
@@ -77,17 +72,15 @@ def read_note(folder: str) -> Note:
     return Note(**values)
 
 
-def write_note(folder: str, note: Note) -> None:
+def write_note(folder: Folder, note: Note) -> None:
     """Writes the note, or refuses one that differs from that of the run.
 
     Raises:
         UserError: the run began with another base.
     """
-    path = os.path.join(folder, NAME)
-    if json_files.read_own(path) and run_folder.steps(folder):
-        check_base(read_note(folder), note.base_sha256, folder)
-    content = json.dumps(dataclasses.asdict(note), indent=2) + "\n"
-    run_folder.write_file(path, content)
+    if folder.read(NAME) and folder.steps:
+        check_base(read_note(folder.path), note.base_sha256, folder.path)
+    folder.write(NAME, json.dumps(dataclasses.asdict(note), indent=2) + "\n")
 
 
 def check_base(note: Note, digest: str, folder: str) -> None:
@@ -110,7 +103,7 @@ def place_of(base: str) -> str:
 def check_fits(
     base: Mapping[str, Sequence[int]], own: Mapping[str, Sequence[int]], path: str
 ) -> None:
-    """Refuses adapters that are not whole, or of which the base has no kernel.
+    """Refuses adapters that are not whole, or whose kernels the base lacks.
 
     Args:
         base: shapes of the encoder's weights.
@@ -130,8 +123,10 @@ def check_fits(
                     f"{path}: {folder} has no {side}, only the other matrix of its "
                     "product; copy or download the file again"
                 )
-        kernel = tuple(base.get(f"{folder}/{_KERNEL}", ()))
-        if not 0 < a[-1] == b[0] or (a[0], b[-1]) != kernel or len(a + b) != 4:
+        kernel = tuple(base.get(kernel_of(folder, base), ()))
+        # All axes but the first are one of the matrix.
+        sizes = (kernel[0], math.prod(kernel[1:])) if kernel else ()
+        if not 0 < a[-1] == b[0] or (a[0], b[-1]) != sizes or len(a + b) != 4:
             size = f"of the shape {list(kernel)}" if kernel else "missing"
             raise UserError(
                 f"{path}: {folder} has adapters of the shapes {list(a)} and {list(b)}, and "
@@ -160,7 +155,8 @@ def check_head(
     if unused and not head.isdisjoint(variables):
         raise UserError(
             f"{path}: the adapter's head also consists of {', '.join(unused[:4])}, which "
-            "the model lacks; leave out --bert_config_file, or pass the adapter's folder "
+            f"the model lacks; leave out {setting('bert_config_file')}, or pass the "
+            "adapter's folder "
             'there (in a bert_config.json, an ELECTRA needs "pooler_act": "gelu_erf")'
         )
 
@@ -180,11 +176,22 @@ def merged(
     for name, value in tensors.items():
         folder, _, last = name.rpartition("/")
         if last == _A:
-            kernel = f"{folder}/{_KERNEL}"
+            kernel = kernel_of(folder, base)
             change = value.astype(np.float64) @ tensors[f"{folder}/{_B}"]
-            scaled = alpha / value.shape[1] * change
+            scaled = alpha / value.shape[1] * change.reshape(base[kernel].shape)
             weights[kernel] = (base[kernel] + scaled).astype(base[kernel].dtype)
     return weights
+
+
+def kernel_of(layer: str, names: Collection[str]) -> str:
+    """The name of the kernel that adapters below the name of a dense layer change.
+
+    Some releases give kernels the names of their layers.
+
+    Args:
+        names: of the base's weights.
+    """
+    return layer if layer in names else f"{layer}/{_KERNEL}"
 
 
 def others(names: Iterable[str]) -> list[str]:

@@ -21,10 +21,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-import extensions
 from training.backend import tf
-from training.storage import adapters, lease, run_folder
-from errors import UserError
+from training.storage import adapters
+from training.storage.folder import BEST, CONFIGS, PARTS, Folder
+from errors import UserError, setting
 from family.elmo import bilm
 from files import anywhere, hub, json_files, local
 from modeling.architectures import config
@@ -34,11 +34,6 @@ from training.interchange import hugging_face, networks, peft, table
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _OTHERS = (hugging_face, bilm)  # formats of other libraries
 
-# What Hugging Face and the releases call the config of a model.
-_CONFIGS = (
-    *("bert_config.json", "config.json", *extensions.names("config_files")),
-    peft.CONFIG,
-)
 _LAYER = re.compile(r"(layer|block)_\d+")
 _SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
@@ -91,19 +86,21 @@ def folder_of(source: str) -> str:
         source: what `resolve` returned.
     """
     folder = os.path.dirname(source)
-    run = os.path.dirname(folder)
-    return run if run_folder.best_of(run) == folder else folder
+    if os.path.basename(folder) != BEST:
+        return folder
+    run = Folder.open(os.path.dirname(folder))
+    return run.path if run.best else folder
 
 
 def _resolve_directory(directory: str) -> str:
-    directory = run_folder.best_of(directory) or directory
-    if name := run_folder.newest_of(directory):
-        prefix = os.path.join(directory, name)
-        if anywhere.exists(f"{prefix}.index"):
-            return prefix
+    folder = Folder.open(directory)
+    folder = folder.best or folder
+    directory, newest = folder.path, folder.newest
+    if newest and f"{newest}.index" in folder.names:
+        return folder.file(newest)
     index_files = [
-        os.path.join(directory, name)
-        for name in sorted(anywhere.listdir(directory))
+        folder.file(name)
+        for name in sorted(folder.names)
         if name.endswith(".index") and not local.is_own(name)
     ]
     for format in () if index_files else (*_OTHERS, peft):
@@ -161,9 +158,8 @@ def adapters_of(prefix: str) -> tuple[adapters.Note, Mapping[str, np.ndarray]]:
     if not peft.is_weights(prefix):
         return adapters.read_note(folder_of(prefix)), read_stored(prefix)
     stored = peft.read(prefix)
-    own = stored.tensors
-    scope = {name.partition("/")[0] + "/" for name in own if adapters.are_in([name])}
-    return adapters.Note(stored.base, "", sorted(scope), stored.alpha), own
+    note = adapters.Note(stored.base, "", list(stored.scope), stored.alpha)
+    return note, stored.tensors
 
 
 def _of_base(read_base, note, prefix):
@@ -376,7 +372,11 @@ def match(
     if peft.is_weights(prefix):
         adapters.check_head(*adapters_of(prefix), variables, prefix)
     missing = [
-        n for n in report.initial if required is not None and n.startswith(required)
+        name
+        for name in report.initial
+        if required is not None
+        and name.startswith(required)
+        and not adapters.are_in([name])  # as a whole, a checkpoint has none
     ]
     if missing or not report.matched:
         what = "all variables of the model"
@@ -405,7 +405,7 @@ def _guess(wrong, scope) -> str:
             "its head does not fit the model; check the number of labels, or leave the "
             "head out with --init_encoder_only"
         )
-    return "does not fit the model; check --bert_config_file"
+    return f"does not fit the model; check {setting('bert_config_file')}"
 
 
 def _first(parts: list[str], number: int, between: str = "; ") -> str:
@@ -438,15 +438,15 @@ def read_config(path: str) -> config.EncoderConfig:
     """
     path = folder = hub.local(path, "config")
     if anywhere.isdir(path):
-        path = find_config(path) or os.path.join(path, _CONFIGS[0])
+        path = find_config(path) or os.path.join(path, CONFIGS[0])
     if not anywhere.exists(path):
+        remedy = f"pass {setting('bert_config_file')}"
         if folder != path and (released := bilm.find(folder)):
             bilm.shapes(released)  # refuses it
         if folder != path and hugging_face.find(folder):
             path = os.path.join(folder, "config.json")
-            remedy = "copy it from where the model is from, or pass --bert_config_file"
-            raise UserError(f"{path}: no such file; {remedy}")
-        raise UserError(f"{path}: no such file; pass --bert_config_file")
+            remedy = f"copy it from where the model is from, or {remedy}"
+        raise UserError(f"{path}: no such file; {remedy}")
     their_class = None
     if os.path.basename(path) == peft.CONFIG:
         path, their_class = _config_of_base(path)
@@ -470,7 +470,7 @@ def _config_of_base(path):
 
 def find_config(folder: str) -> str | None:
     """The config in the folder of a model, if there is one."""
-    paths = (os.path.join(folder, name) for name in _CONFIGS)
+    paths = (os.path.join(folder, name) for name in CONFIGS)
     return next(filter(anywhere.exists, paths), None)
 
 
@@ -487,7 +487,7 @@ def digest(weights: Mapping[str, np.ndarray]) -> str:
 
 
 def save(
-    directory: str,
+    folder: Folder,
     step: int,
     tensors: Mapping[str, object],
     keep: int,
@@ -499,9 +499,8 @@ def save(
 
     Args:
         tensors: names to arrays or tensors.
-        keep: how many checkpoints to keep; 0 keeps all. Those that this program did not
-            make are neither counted nor dropped, nor are those later than `step`, which
-            exist only after a checkpoint was damaged.
+        keep: how many checkpoints to keep; 0 keeps all. Those later than `step`, which
+            exist only after a checkpoint was damaged, are neither counted nor dropped.
         always: steps whose checkpoints are kept besides.
     Returns:
         The checkpoint's prefix.
@@ -509,15 +508,11 @@ def save(
         UserError: the disk is full or not writable, or another process has taken over
             the training.
     """
-    lease.check_held()
-    prefix = run_folder.prefix_of(directory, step)
-    run_folder.make_room_for_checkpoint(prefix)
+    folder.check_held()
+    folder.claim()
+    prefix = folder.prefix(step)
     write_bundle(prefix, tensors)
-    written = sorted({*run_folder.made_steps(directory), step})
-    written = written[: written.index(step) + 1]
-    newest = written[-keep:] if keep else written
-    kept = [step for step in written if step in newest or step in always]
-    run_folder.keep(directory, kept, until=step)
+    folder.keep_newest(step, keep, always)
     return prefix
 
 
@@ -532,13 +527,13 @@ def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
             shape_and_slices=[""] * len(names),
             tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
         )
-        for part in run_folder.PARTS:
+        for part in PARTS:
             anywhere.sync(temporary + part)
-        for part in run_folder.PARTS:
+        for part in PARTS:
             anywhere.rename(temporary + part, prefix + part, overwrite=True)
 
 
-def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
+def newest(folder: Folder) -> tuple[str, dict[str, np.ndarray]] | None:
     """Reads the newest undamaged checkpoint of a run; warns of those it skipped.
 
     Going back to an older one is safe: the run repeats the updates in between exactly.
@@ -549,13 +544,14 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
         UserError: there are checkpoints, but all are damaged.
     """
     damaged = []
-    for step in reversed(run_folder.steps(directory)):
-        prefix = run_folder.prefix_of(directory, step)
+    for step in reversed(folder.steps):
+        prefix = folder.prefix(step)
         try:
             tensors = read_stored(prefix)
         except UserError as error:
-            if step not in run_folder.steps(directory):
-                return newest(directory)  # a running training has just dropped it
+            folder.reopen()
+            if step not in folder.steps:
+                return newest(folder)  # a running training has just dropped it
             damaged.append(str(error))
             continue
         for line in damaged:

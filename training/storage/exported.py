@@ -4,7 +4,8 @@ import json
 import os
 
 from training.backend import tf
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import CONFIG, TASK, Folder
 from errors import UserError
 from files import anywhere, hub
 from serving import checksums, predictor
@@ -23,7 +24,7 @@ def vocabulary_of(export: str) -> str | None:
     return assets if find_vocabulary(assets) else None
 
 
-def unpack(export: str, folder: str) -> None:
+def unpack(export: str, folder: Folder) -> None:
     """Writes a checkpoint, its config and task.json to a folder.
 
     Args:
@@ -56,9 +57,9 @@ def unpack(export: str, folder: str) -> None:
     weights = {v.name.removesuffix(":0"): v.numpy() for v in variables}
     if "architecture" in described:
         config["architecture"] = described["architecture"]
-    for name, content in ((run_folder.CONFIG, config), (run_folder.TASK, described)):
-        content = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-        run_folder.write_file(os.path.join(folder, name), content)
-    prefix = run_folder.prefix_of(folder, 0)
-    run_folder.claim(prefix)
-    checkpoint.write_bundle(prefix, weights)
+    files = {
+        name: json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+        for name, content in ((CONFIG, config), (TASK, described))
+    }
+    folder.write_files(files)
+    checkpoint.write_bundle(folder.prefix(0), weights)

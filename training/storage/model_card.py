@@ -6,47 +6,64 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from training.storage import run_folder
+from training.storage.folder import (
+    CONFIG,
+    RESULTS,
+    RESULTS_JSON,
+    SEARCH,
+    SETTINGS,
+    TASK,
+)
 from files import hub, json_files, sources
-from serving import export
+from serving import export, forms
 from text.graphs.lookup import libraries_of
 
-# What the end of a class's name says: the task by the hub's name, and in words.
-_TASKS = {
-    "ForSequenceClassification": ("text-classification", "classifies texts"),
-    "ForTokenClassification": ("token-classification", "tags words"),
-    "ForQuestionAnswering": ("question-answering", "answers questions about a text"),
-    "ForQuestionAnsweringSimple": (
-        "question-answering",
-        "answers questions about a text",
-    ),
-    "ForMultipleChoice": ("multiple-choice", "chooses one of several texts"),
-    "ForMaskedLM": ("fill-mask", "fills in masked words"),
-    "LMHeadModel": ("text-generation", "continues texts"),
-    "ForConditionalGeneration": ("text2text-generation", "answers texts with texts"),
-}
-_ENCODER = "feature-extraction", "gives vectors of texts"
-# The same by the form of an export's answers.
+# The form of answers of Hugging Face's classes, by the end of their names.
 _FORMS = {
-    "label": _TASKS["ForSequenceClassification"],
-    "labels": _TASKS["ForSequenceClassification"],
-    "number": ("text-classification", "scores texts"),
-    "choice": _TASKS["ForMultipleChoice"],
-    "span": _TASKS["ForQuestionAnswering"],
-    "tags": _TASKS["ForTokenClassification"],
-    "word_tags": _TASKS["ForTokenClassification"],
-    "masks": _TASKS["ForMaskedLM"],
-    "next": _TASKS["LMHeadModel"],
-    "replaced": ("token-classification", "finds replaced tokens"),
-    "text": _TASKS["ForConditionalGeneration"],
+    "ForSequenceClassification": "label",
+    "ForTokenClassification": "word_tags",
+    "ForQuestionAnswering": "span",
+    "ForQuestionAnsweringSimple": "span",
+    "ForMultipleChoice": "choice",
+    "ForMaskedLM": "masks",
+    "LMHeadModel": "next",
+    "ForConditionalGeneration": "text",
 }
+_CARD = """\
+---
+{head}
+# license: name one here, such as apache-2.0
+---
+
+# {name}
+
+{summary}
+{sections}"""
+_SECTION = "\n## {title}\n\n{body}\n"
+_OF_HUGGING_FACE = """\
+```python
+from transformers import AutoTokenizer, {their_class}
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = {their_class}.from_pretrained("{name}")
+```
+
+With this project's scripts, pass the folder as `--init_checkpoint`."""
+_OF_EXPORT = """\
+```python
+{imports}
+
+model = tf.saved_model.load("text/1")
+model.signatures["serving_default"]({arguments})
+```
+
+With this project, `predict.py` answers files of texts."""
 _EXAMPLES = {"text": '["a text"]', "list": '[["several", "texts"]]'}
 _NO_SCORES = {"global_step", "loss", "eval_loss"}
 # What no reader of a card needs, or what the card says elsewhere.
 _NO_SETTINGS = {"init_checkpoint", "task", "training_examples"}
-_LICENSE = "# license: name one here, such as apache-2.0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +94,10 @@ def facts_of(folder: str, weights: int, step: int | None) -> Facts:
     Args:
         step: of the model. If known, scores of another step are left out.
     """
-    settings = json_files.read_own(os.path.join(folder, run_folder.SETTINGS))
-    task = json_files.read_own(os.path.join(folder, run_folder.TASK))
-    results = json_files.read_own(os.path.join(folder, run_folder.RESULTS_JSON))
-    results = results or _results(os.path.join(folder, run_folder.RESULTS))
+    settings = json_files.read_own(os.path.join(folder, SETTINGS))
+    task = json_files.read_own(os.path.join(folder, TASK))
+    results = json_files.read_own(os.path.join(folder, RESULTS_JSON))
+    results = results or _results(os.path.join(folder, RESULTS))
     if step not in (None, results.get("global_step")):
         results = {}
     source = settings.get("init_checkpoint")
@@ -118,12 +135,12 @@ def _results(path) -> dict:
 
 def _settings(settings, folder) -> Iterator[tuple[str, object]]:
     """Those of the training that are on, without the sizes, which config.json has."""
-    sizes = json_files.read_own(os.path.join(folder, run_folder.CONFIG))
+    sizes = json_files.read_own(os.path.join(folder, CONFIG))
     for name, value in settings.items():
         is_plain = isinstance(value, str | int | float) and "sha256" not in name
         if is_plain and value and name not in sizes.keys() | _NO_SETTINGS:
             yield name, value
-    if best := json_files.read_own(os.path.join(folder, run_folder.SEARCH)).get("best"):
+    if best := json_files.read_own(os.path.join(folder, SEARCH)).get("best"):
         yield "best run of a search", best
 
 
@@ -145,122 +162,97 @@ def text(name: str, hugging_face_config: Mapping, facts: Facts) -> str:
         hugging_face_config: its config.json.
     """
     (their_class,) = hugging_face_config["architectures"]
-    purpose, what = next(
-        (task for ending, task in _TASKS.items() if their_class.endswith(ending)),
-        _ENCODER,
-    )
-    use = [f"from transformers import AutoTokenizer, {their_class}", ""]
-    use += [f'tokenizer = AutoTokenizer.from_pretrained("{name}")']
-    use += [f'model = {their_class}.from_pretrained("{name}")']
+    task, purpose = "feature-extraction", "gives vectors of texts"
+    for ending, form in _FORMS.items():
+        if their_class.endswith(ending):
+            task, purpose = forms.FORMS[form].task, forms.FORMS[form].purpose
     return _card(
         name,
-        {"library_name": "transformers", "pipeline_tag": purpose},
-        f"`{their_class}`, a {{size}} that {what}.",
+        {"library_name": "transformers", "pipeline_tag": task},
+        f"`{their_class}`, a {{size}} that {purpose}.",
         hugging_face_config["model_type"],
         facts,
-        [
-            *_code(use),
-            "With this project's scripts, pass the folder as `--init_checkpoint`.",
-        ],
+        _OF_HUGGING_FACE.format(their_class=their_class, name=name),
     )
 
 
 def of_export(output_dir: str, product: export.Product) -> str:
     """The card of an export, with what its output_dir knows of the model."""
-    model = product.model
-    weights = sum(math.prod(v.shape) for v in model.weights)
-    facts = facts_of(output_dir, weights, product.description.get("global_step"))
-    purpose, what = _FORMS[product.form]
+    weights = sum(math.prod(v.shape) for v in product.model.weights)
+    form = forms.FORMS[product.form]
     arguments = ", ".join(
         f"{name}=tf.constant({_EXAMPLES[kind]})"
         for name, kind in product.inputs.items()
     )
-    use = ["import tensorflow as tf"]
-    use += [f"import {name}" for name in libraries_of(product.tokenizer)]
-    use += ["", 'model = tf.saved_model.load("text/1")']
-    use += [f'model.signatures["serving_default"]({arguments})']
-    names = ", ".join(f"`{name}`" for name in product.adapters)
-    others = [f"Signatures of other adapters on the same base: {names}.", ""]
+    libraries = ["tensorflow as tf", *libraries_of(product.tokenizer)]
+    imports = "\n".join(f"import {library}" for library in libraries)
     return _card(
         os.path.basename(os.path.abspath(output_dir)),
-        {"pipeline_tag": purpose},
-        f"A SavedModel of TensorFlow, from raw text to answers: a {{size}} that {what}.",
+        {"pipeline_tag": form.task},
+        f"A SavedModel of TensorFlow, from raw text to answers: a {{size}} that "
+        f"{form.purpose}.",
         product.config.architecture,
-        facts,
-        [
-            *_code(use),
-            *(others if names else []),
-            "With this project, `predict.py` answers files of texts.",
-        ],
+        facts_of(output_dir, weights, product.description.get("global_step")),
+        _OF_EXPORT.format(imports=imports, arguments=arguments),
     )
 
 
-def _code(lines) -> list[str]:
-    return ["```python", *lines, "```", ""]
-
-
 def _card(
-    name: str,
-    head: Mapping,
-    summary: str,
-    architecture: str,
-    facts: Facts,
-    use: Sequence[str],
+    name: str, head: dict, summary: str, architecture: str, facts: Facts, use: str
 ) -> str:
     """A card.
 
     Args:
         head: begins its YAML.
         summary: its first sentence, with a place for the {size}.
-        use: lines that say how to use the model.
+        use: how to use the model.
     """
-    base, purpose = facts.base_model, head["pipeline_tag"]
-    head = dict(head)
-    if base and hub.is_address(base):
-        head["base_model"] = hub.parse(base).name
-    head["tags"] = [architecture, "tensorflow", "keras"]
-    if facts.scores:
-        head["model-index"] = [{"name": name, "results": [_result(purpose, facts)]}]
-    lines = ["---", *(f"{key}: {_yaml(value)}" for key, value in head.items())]
-    lines += [_LICENSE, "---", "", f"# {name}", ""]
-    size = f"{architecture.upper()} of {facts.weights:,} weights"
-    lines.append(summary.format(size=size))
+    base, task = facts.base_model, head["pipeline_tag"]
+    summary = summary.format(
+        size=f"{architecture.upper()} of {facts.weights:,} weights"
+    )
     if base:
-        lines.append(f"It began as {_shown(base)}.")
-    for title, body in (
-        ("Data", [f"- {line}" for line in facts.data]),
-        ("Scores", _table(facts.scores)),
-        ("Training", [f"- `{n}`: {_yaml(v)}" for n, v in facts.settings.items()]),
-        ("Use", use),
-    ):
-        if body:
-            lines += ["", f"## {title}", "", *body]
-    return "\n".join([*lines, ""])
+        shown = f"`{base}`"
+        if hub.is_address(base):
+            head = head | {"base_model": hub.parse(base).name}
+            shown = "[{0}](https://huggingface.co/{0})".format(head["base_model"])
+        summary += f"\nIt began as {shown}."
+    head = head | {"tags": [architecture, "tensorflow", "keras"]}
+    if facts.scores:
+        head |= {"model-index": [{"name": name, "results": [_result(task, facts)]}]}
+    sections = {
+        "Data": [f"- {line}" for line in facts.data],
+        "Scores": [f"| {k} | {v:.6g} |" for k, v in facts.scores.items()],
+        "Training": [f"- `{n}`: {_yaml(v)}" for n, v in facts.settings.items()],
+        "Use": [use],
+    }
+    if facts.scores:
+        sections["Scores"][:0] = ["| score | held-out data |", "|---|---|"]
+    return _CARD.format(
+        head="\n".join(f"{key}: {_yaml(value)}" for key, value in head.items()),
+        name=name,
+        summary=summary,
+        sections="".join(
+            _SECTION.format(title=title, body="\n".join(lines))
+            for title, lines in sections.items()
+            if lines
+        ),
+    )
 
 
-def _shown(base):
-    if hub.is_address(base):
-        name = hub.parse(base).name
-        return f"[{name}](https://huggingface.co/{name})"
-    return f"`{base}`"
-
-
-def _result(purpose, facts):
+def _result(task, facts):
     dataset = facts.task or "held-out data"
-    kind = re.sub(r"[^a-z0-9]+", "-", dataset.lower())
     return {
-        "task": {"type": purpose},
-        "dataset": {"name": dataset, "type": kind},
+        "task": {"type": task},
+        "dataset": {
+            "name": dataset,
+            "type": re.sub(r"[^a-z0-9]+", "-", dataset.lower()),
+        },
         "metrics": [
             {"type": name.removeprefix("eval_"), "value": value}
             for name, value in facts.scores.items()
         ],
     }
-
-
-def _table(scores) -> list[str]:
-    rows = [f"| {name} | {value:.6g} |" for name, value in scores.items()]
-    return ["| score | held-out data |", "|---|---|", *rows] if rows else []
 
 
 def _yaml(value) -> str:

@@ -1,14 +1,13 @@
 """Whole models in checkpoints: an encoder and whatever it was pre-trained with."""
 
 import functools
+import pkgutil
 
 from training.backend import keras
 from training.storage import checkpoint, checkpoint_contents
 from errors import UserError
-from family.t5.decoder import TextToTextModel
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
-from modeling.objectives.sentence_pairs import PretrainingModel
 from training.interchange import networks
 from training.interchange.adapter import Adapter
 
@@ -54,8 +53,6 @@ def check(
 
 @functools.cache  # averaging asks for it again and again
 def network(config: EncoderConfig) -> keras.layers.Layer:
-    """A network with the variables of a pre-trained model, of which only shapes exist."""
+    """A network with the variables of a pre-trained model; only shapes of them exist."""
     with layers.shapes_only():
-        if "decoder" in config.capabilities:
-            return TextToTextModel(config)
-        return PretrainingModel(config)
+        return pkgutil.resolve_name(config.pretraining_model)(config)

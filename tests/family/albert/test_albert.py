@@ -40,7 +40,7 @@ def test_a_run_from_records_to_masks(tmp_path, capsys, untraced):
     learned = checkpoint.read(f"{output}/model.ckpt-6")
     shared = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate"
     assert learned[f"{shared}/output/dense/kernel"].shape == (32, 16)
-    # Without --recompute, the same but for the order of sums over the layers.
+    # Without --recompute, the same, except for the order of sums over the layers.
     (tmp_path / "again").mkdir()
     pretrain(tmp_path / "again")
     again = checkpoint.read(f"{tmp_path}/again/output/model.ckpt-6")

@@ -82,7 +82,7 @@ def test_outputs_equal_the_release(name, batch):
     for number, layer in enumerate(found.pop("layer_outputs")):
         found[f"all_encoder_layers_{number}"] = layer
     names = [key for key in expected if key in found or key.startswith("all_enc")]
-    if name != "sharp":  # of which only the outputs were kept
+    if name != "sharp":  # only its outputs were kept
         assert len(names) == 3 + len(model.encoder.transformer_layers)
     for key in names:
         np.testing.assert_allclose(found[key], expected[key], rtol=0, atol=1e-5)

@@ -53,7 +53,7 @@ def released(size):
 
 
 def size_of(make):
-    """The number of weights of a network, of which only the shapes are made."""
+    """The number of weights of a network; only their shapes are made."""
     with layers.shapes_only():
         return sum(np.prod(v.shape) for v in make().weights)
 

@@ -1,4 +1,4 @@
-"""ELECTRA's rows: what the release makes of a text, but for its skipped sentences."""
+"""ELECTRA's rows: what the release makes of a text, without its skipped sentences."""
 
 import numpy as np
 import pytest

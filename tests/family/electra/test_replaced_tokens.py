@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.replaced_tokens import update
 from modeling import custom_gradients, layers, losses
@@ -359,12 +360,12 @@ def test_counts_give_the_area_of_any_division():
 
 def test_only_an_electra_has_a_generator():
     objective = replaced_tokens.ReplacedTokens()
-    with pytest.raises(ValueError, match='set "architecture": "electra"'):
+    with pytest.raises(UserError, match='set "architecture": "electra"'):
         objective.check(BertConfig(vocab_size=9))
     tiny = dataclasses.replace(CONFIG, hidden_size=4, intermediate_size=4)
-    with pytest.raises(ValueError, match="the generator's num_hidden_layers is 0"):
+    with pytest.raises(UserError, match="the generator's num_hidden_layers is 0"):
         replaced_tokens.ReplacedTokens(1.0, generator_layers=0.1).check(tiny)
     odd = dataclasses.replace(CONFIG, hidden_size=400, num_attention_heads=4)
-    with pytest.raises(ValueError, match="the generator's hidden_size is 129, which 2"):
+    with pytest.raises(UserError, match="the generator's hidden_size is 129, which 2"):
         replaced_tokens.ReplacedTokens(0.3225).check(odd)
     objective.check(CONFIG)

@@ -11,6 +11,7 @@ from keras import ops
 
 import tests
 from training.backend import tf
+from errors import UserError
 from family.elmo.bidirectional_lm import BidirectionalLM, BidirectionalLMModel
 from family.elmo.encoder import ElmoConfig
 from family.gpt.next_token import NextToken
@@ -272,9 +273,9 @@ def test_dropout_acts_in_training_on_every_input_and_on_the_last_output():
 def test_only_separate_directions_learn_it_and_they_nothing_else_from_next_tokens():
     BidirectionalLM().check(SIZES)
     for direction in ("both", "left_to_right"):
-        with pytest.raises(ValueError, match='use "architecture": "elmo"'):
+        with pytest.raises(UserError, match='use "architecture": "elmo"'):
             BidirectionalLM().check(tiny.config(attention_direction=direction))
-    with pytest.raises(ValueError, match="use `objective`=bidirectional_lm"):
+    with pytest.raises(UserError, match="use --objective=bidirectional_lm"):
         NextToken().check(SIZES)
     assert BidirectionalLM().exporter is None
 

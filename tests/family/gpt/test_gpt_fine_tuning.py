@@ -5,6 +5,7 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
+from errors import UserError
 from family.gpt.encoder import GptConfig
 from modeling import losses
 from modeling.architectures.bert import BertConfig
@@ -188,5 +189,5 @@ def tiny():
 def test_only_a_gpt_has_a_language_model_without_weights():
     objective = WithLanguageModel(tasks.Choice(), 0.5)
     objective.check(read_config())
-    with pytest.raises(ValueError, match="'bert' has weights that a task does not"):
+    with pytest.raises(UserError, match="'bert' has weights that a task does not"):
         objective.check(BertConfig(vocab_size=9))

@@ -12,6 +12,8 @@ import pytest
 import predict
 import run_text_to_text
 import tests
+from family.t5 import as_text
+from family.t5.task import Example
 from serving.predictor import Predictor
 from tests import forked, jobs
 from tests.family.t5 import runs as text_to_text
@@ -25,9 +27,7 @@ from tests.family.t5.runs import (
     run,
     write_table,
 )
-from text.tasks import as_text
 from training.finetuning.task import Predictions
-from training.finetuning.text_to_text_task import Example
 
 GOLDEN = tests.GOLDEN / "squad"
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}
@@ -205,11 +205,11 @@ def test_glue_is_scored_like_a_classifier(folder, golden):
     assert judged[3].predicted == "(another text)" and "perhaps" in judged[3].text
     assert task.trivial_score(examples) == 0.6
     found = predictions(task, "test", task.read("test"), texts)
-    files = {p.rsplit("/", 1)[1] for p in task.write_predictions(found, str(folder))}
-    assert files == {"predictions.jsonl", "MRPC.tsv"}
-    server = (folder / "MRPC.tsv").read_text().split()[2:]
+    files = task.prediction_files(found)
+    assert files.keys() == {"predictions.jsonl", "MRPC.tsv"}
+    server = files["MRPC.tsv"].split()[2:]
     assert server[1::2] == ["1", "0", "0", "0", "0"]
-    first = json.loads((folder / "predictions.jsonl").read_text().splitlines()[0])
+    first = json.loads(files["predictions.jsonl"].splitlines()[0])
     assert first["sentence1"] == "It rains." and first["label"] == "1"
 
 
@@ -240,17 +240,16 @@ def test_questions_are_scored_as_in_squads_script(folder, golden):
     found = task.score(predictions(task, "dev", examples, right, length=60))
     assert found["exact"] > 90 and found["total"] == len(examples) == 137
     written = predictions(task, "dev", examples, right, length=60)
-    task.write_predictions(written, str(folder))
-    answers = json.loads((folder / "predictions.json").read_text())
+    answers = json.loads(task.prediction_files(written)["predictions.json"])
     assert answers.keys() == {example.index for example in examples}
     texts = {"question": "q", "context": "A Well-known text."}
     example = Example(texts, ("well-known",), "7")
     written = predictions(task, "dev", [example], ["well - known"])
-    task.write_predictions(written, str(folder))
-    assert json.loads((folder / "predictions.json").read_text()) == {"7": "Well-known"}
+    answers = json.loads(task.prediction_files(written)["predictions.json"])
+    assert answers == {"7": "Well-known"}
     assert task.score(written) == {"exact": 100.0, "f1": 100.0, "total": 1}
     assert task.judge(written)[0].error == 0.0
-    # There, "wellknown" is one word, of which this is not half.
+    # There, "wellknown" is one word, and this is not half of it.
     written = predictions(task, "dev", [example], ["known"])
     assert task.score(written)["f1"] == 0.0
 

@@ -6,12 +6,12 @@ import json
 import pytest
 
 import tests
+from family.t5.task import Example
 from family.t5.tokenizer import FAMILY
 from tests import served
 from tests.family.t5 import runs as text_to_text
 from tests.family.t5.runs import TINY, make_task
 from text.tokenizers.learning import sentencepiece_learning
-from training.finetuning.text_to_text_task import Example
 
 GOLDEN = tests.GOLDEN / "squad"
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from errors import UserError
 from family.t5 import decoder as t5_decoder
 from family.t5 import layers as t5_layers
 from family.t5.config import T5Config
@@ -84,7 +85,11 @@ def test_every_layer_equals_both_codes(model, version, exact):
     near(exact["logits"], theirs["logits"])
     near(exact["logits"][real], mesh["logits"][real], 1.1e-4)
     near(logits, exact["logits"], 2e-5 * np.abs(exact["logits"]).max())
-    near(model.encoder.blocks[0].attention.bias(24, 24), theirs["encoder_bias"], 0)
+    near(
+        model.encoder.blocks[0].attention.bias.of_distances(24, 24),
+        theirs["encoder_bias"],
+        0,
+    )
     seen = np.tri(14) > 0
     bias = np.asarray(model.decoder.bias(14))
     near(bias[..., seen], theirs["decoder_bias"][..., seen], 0)
@@ -201,12 +206,12 @@ def test_distances_share_embeddings_as_in_both_codes(direction, sizes):
 def test_a_bias_is_that_of_its_distance(queries, keys):
     config = t5.SMALL
     for both_sides in (True, False):
-        attention = make_encoder(config).blocks[0].attention
-        attention.both_sides = both_sides
-        table = np.asarray(attention.relative_attention_bias)
+        bias = make_encoder(config).blocks[0].attention.bias
+        bias.both_sides = both_sides
+        table = np.asarray(bias.table)
         distances = np.arange(keys)[None] - np.arange(queries)[:, None]
         expected = table[:, t5_layers.bucket(distances, both_sides, 8, 16)]
-        np.testing.assert_array_equal(attention.bias(queries, keys)[0], expected)
+        np.testing.assert_array_equal(bias.of_distances(queries, keys)[0], expected)
 
 
 @pytest.mark.slow
@@ -293,11 +298,11 @@ def test_what_their_config_cannot_say():
 
 
 def test_objectives_refuse_what_has_no_decoder_or_needs_none():
-    with pytest.raises(ValueError, match="decoder predicts tokens; use `objective`"):
+    with pytest.raises(UserError, match="decoder predicts tokens; use --objective"):
         MaskedLM().check(t5.SMALL)
     from modeling.architectures.bert import BertConfig
 
-    with pytest.raises(ValueError, match="an encoder with a decoder writes text"):
+    with pytest.raises(UserError, match="an encoder with a decoder writes text"):
         TextToText().check(BertConfig(9))
 
 

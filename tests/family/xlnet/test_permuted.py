@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from errors import UserError
 from family.xlnet import mask_spans, permuted
 from family.xlnet.permuted import DrawSpans, Permuted
 from tests import tiny
@@ -216,6 +217,6 @@ def test_bfloat16_is_close():
 
 def test_what_permuted_needs():
     config = tiny.config()
-    with pytest.raises(ValueError, match="'bert' has no second stream"):
+    with pytest.raises(UserError, match="'bert' has no second stream"):
         Permuted().check(config)
     Permuted().check(read_config())

@@ -11,7 +11,7 @@ from tests.text.graphs import test_answer_spans_graph as graphs
 from text.graphs import packing_graph
 from text.graphs.lookup import graph_of
 from text.instances import packing
-from text.tasks import answer_spans, augmentation, squad
+from text.tasks import answer_spans, squad
 from text.tokenizers.table import TokenizerOptions
 
 GOLDEN = json.loads((tests.GOLDEN / "xlnet" / "rows.json").read_text("utf-8"))
@@ -93,15 +93,6 @@ def test_pairs_in_records_are_the_same_rows(tokenizer):
         assert batch["segment_ids"][row].tolist() == segments + [0] * padding
         assert batch["input_mask"][row].tolist() == [1] * len(ids) + [0] * padding
     assert batch["input_ids"][is_text].tolist() == tokens.tolist()
-
-
-def test_a_word_to_replace_is_where_it_is_said_to_be(tokenizer):
-    vocabulary = tokenizer.vocabulary
-    ids, words = augmentation.split(tokenizer, "The statement is short.")
-    word = words[2]
-    row, segments, position = augmentation.masked(ids, word, vocabulary, 40)
-    assert row[position] == vocabulary.mask_id and row[-2:] == [4, 3]
-    assert segments[-1] == 2
 
 
 # --- Questions -----------------------------------------------------------------------

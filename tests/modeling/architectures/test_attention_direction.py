@@ -131,7 +131,7 @@ def test_a_row_of_padding_alone_stays_finite():
 
 
 def test_what_cannot_be_answered_from_one_side_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no token of a text sees the question"):
+    with pytest.raises(UserError, match="no token of a text sees the question"):
         tasks.Span().check(tiny.config(attention_direction="right_to_left"))
     golden = BertConfig.from_json_file(GOLDEN / "bert_config.json")
     config = dataclasses.replace(golden, attention_direction="left_to_right")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from training.backend import tf
+from errors import UserError
 from modeling import layers
 from modeling.architectures.table import config_from_dict, make_encoder
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
@@ -100,13 +101,13 @@ def test_a_config_names_its_architecture_and_has_no_keys_without_effect():
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_it_cannot_be_pre_trained(name):
     message = "sees only its own token|which only an ELECTRA has|with a decoder writes"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         OBJECTIVES[name].load()().check(CONFIG)
 
 
 def test_answers_need_a_bilstm_to_see_the_question():
     objective = tasks.Span()
-    with pytest.raises(ValueError, match="sees the question; add BiLSTM layers"):
+    with pytest.raises(UserError, match="sees the question; add BiLSTM layers"):
         objective.check(CONFIG)
     objective.lstm = BiLstm(1, 4)
     objective.check(CONFIG)

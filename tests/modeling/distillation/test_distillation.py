@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 import tests
+from errors import UserError
 from family.xlnet.encoder import XlnetConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import TEACHERS, Distilled
@@ -139,7 +140,7 @@ def test_pairs_of_layers_are_the_golden_ones():
     ],
 )
 def test_layers_that_cannot_be_paired_are_refused(chosen, student, teacher, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         Distillation(layers=chosen).hidden_pairs(student, teacher)
 
 
@@ -330,14 +331,14 @@ def test_choices_and_tags_take_part(rng):
     ],
 )
 def test_a_student_that_cannot_be_compared_is_refused(settings, student, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         make(
             Distillation(**settings), tiny.config(**{"num_hidden_layers": 2} | student)
         )
 
 
 def test_numbers_are_compared_by_their_difference():
-    with pytest.raises(ValueError, match="pass `loss`=mse"):
+    with pytest.raises(UserError, match="pass --distill_loss=mse"):
         make(Distillation(), task=tasks.Regression())
     make(Distillation(loss="mse"), task=tasks.Regression())
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 import tests
+from errors import UserError
 from family.electra import replaced_tokens
 from family.gpt import next_token
 from modeling import custom_gradients, losses
@@ -234,7 +235,7 @@ def test_without_answers_the_head_is_left_alone():
     ],
 )
 def test_what_cannot_be_compared_is_refused(settings, changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         make(Distillation(**settings), **changes)
     assert not next_token.NextToken().comparison
     assert not replaced_tokens.ReplacedTokens().comparison

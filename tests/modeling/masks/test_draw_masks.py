@@ -13,6 +13,7 @@ import inspect_records
 import run_pretraining
 import tests
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.masks.draw_masks import DrawMasks
 from tests import jobs
@@ -247,7 +248,7 @@ def train(folder, records, **changes):
 
 
 def weights(folder):
-    _, tensors = checkpoint.newest(str(folder / "output"))
+    _, tensors = checkpoint.newest(Folder.open(str(folder / "output")))
     return {name: value for name, value in tensors.items() if "adam" not in name}
 
 

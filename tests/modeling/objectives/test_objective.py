@@ -1,5 +1,7 @@
 """The contract of an objective: a wrapper forwards all of it."""
 
+import pkgutil
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from modeling.objectives import objective as contract
 from modeling.objectives import table
 from modeling.objectives.objective import Objective, Wrapped
 from modeling.objectives.table import OBJECTIVES
+from serving import forms
 from tests import pretraining
 from tests.records import make_records
 
@@ -89,7 +92,7 @@ def test_what_every_objective_needs_and_exports_is_known(name):
     assert objective.needs.masks in ("any", "drawn", "none")
     assert objective.needs.sentence_task in ("", "next_sentence", "sentence_order")
     if objective.exporter:
-        assert objective.exporter.form in ("masks", "next", "replaced", "text")
+        assert pkgutil.resolve_name(forms.FORMS[objective.exporter.form].export)
     assert set(objective.needs.rows) <= {"tokens", "width", "reuse_len"}
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling import layers
 from modeling.bilstm import BiLstm
@@ -168,10 +169,10 @@ def test_windows_without_the_answer():
 def test_what_such_a_head_cannot_read_is_refused():
     objective = SpanBeams(SPAN_HEADS["electra"])
     objective.check(test_electra.CONFIG)
-    with pytest.raises(ValueError, match="roberta does not tell question and text"):
+    with pytest.raises(UserError, match="roberta does not tell question and text"):
         objective.check(RobertaConfig(vocab_size=9))
     objective.lstm = BiLstm(1)
-    with pytest.raises(ValueError, match="remove `lstm_layers`"):
+    with pytest.raises(UserError, match="remove --lstm_layers"):
         objective.check(test_electra.CONFIG)
 
 

@@ -45,7 +45,7 @@ def test_small_tasks_make_the_whole(folder, many_tasks):
     assert batch["next_sentence_labels"].sum() == counts["random_next"]
     assert batch["masked_lm_weights"].sum() == counts["predictions"]
     assert batch["input_mask"].sum() == counts["instance_tokens"]
-    # Every instance once: all are different, but for chance.
+    # Every instance once: all are different, except by chance.
     rows = {row.tobytes() for row in batch["input_ids"]}
     assert len(rows) > 0.9 * counts["instances"]
     assert set(made_in(folder)) == {"out-0", "out-1", "out-0.description.json"}

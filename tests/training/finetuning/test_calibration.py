@@ -10,7 +10,7 @@ from training.finetuning.calibration import Calibration
 
 
 def of_probability(p):
-    """Logits of two classes, the second of which has this probability."""
+    """Logits of two classes; the second has this probability."""
     p = np.asarray(p, np.float64)
     return np.stack([np.zeros_like(p), np.log(p / (1 - p))], axis=-1)
 

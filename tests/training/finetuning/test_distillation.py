@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tests
-from training.storage import checkpoint, exported, run_folder
+from training.storage import checkpoint, exported
+from training.storage.folder import Folder
 from errors import UserError
 from serving.predictor import Predictor
 from tests import conversion, distillation, forked, jobs, tiers, tiny
@@ -77,7 +78,7 @@ def test_a_live_teacher_gives_nearly_the_same_student(files):
 
 def asked(files, capsys, **changes):
     """Whether a run that starts over asks the teacher about the training set."""
-    run_folder.drop_all(str(files.folder / "asking"))
+    Folder.open(str(files.folder / "asking")).drop_all()
     capsys.readouterr()
     files.run("asking", **ONE_UPDATE | changes)
     return "asking the teacher about train" in capsys.readouterr().out
@@ -247,7 +248,7 @@ def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
     assert "teacher: dev: " in capsys.readouterr().out
     output = files.folder / "searched"
     unpacked = files.folder / "unpacked"
-    exported.unpack(str(output / "export"), str(unpacked))
+    exported.unpack(str(output / "export"), Folder.open(str(unpacked)))
     weights, trained = jobs.weights(files.folder, "unpacked"), jobs.weights(output, "")
     check_same(weights, {name: trained[name] for name in weights})
     assert "distillation/projection/kernel" in trained.keys() - weights.keys()
@@ -268,7 +269,7 @@ def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
     with pytest.raises(
         UserError, match=f"{vocabulary.name}: is damaged or was changed"
     ):
-        exported.unpack(str(output / "export"), str(unpacked))
+        exported.unpack(str(output / "export"), Folder.open(str(unpacked)))
 
 
 @pytest.mark.slow

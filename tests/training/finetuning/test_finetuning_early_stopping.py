@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from tests.jobs import results, weights
 from tests.killed import Killed
@@ -28,8 +29,8 @@ def test_early_stopping_keeps_the_best_evaluation(
     run(folder, **changes)
     said = capsys.readouterr().out
     assert "the best of 5 evaluations was at step 2" in said
-    assert run_folder.steps(str(folder / "output")) == [5]
-    assert run_folder.steps(str(folder / "output" / "best")) == [2]
+    assert Folder.open(str(folder / "output")).steps == [5]
+    assert Folder.open(str(folder / "output" / "best")).steps == [2]
     assert weights(folder, "output/best")["global_step"] == 2
     # Started again it does not train on, and answers with the best weights.
     run(folder, **changes, do_eval=True)
@@ -59,10 +60,10 @@ def test_after_a_resume_the_best_is_that_of_the_run(
     with pytest.raises(Killed):
         run(folder, **changes)
     best = folder / "output" / "best"
-    assert run_folder.steps(str(best)) == [1, 3]
+    assert Folder.open(str(best)).steps == [1, 3]
     run(folder, do_eval=True, **changes)
     assert "the best of 4 evaluations was at step 1" in capsys.readouterr().out
-    assert run_folder.steps(str(best)) == [1]
+    assert Folder.open(str(best)).steps == [1]
     assert weights(folder)["global_step"] == 1
     numbers = results(folder)
     assert numbers["global_step"] == 1
@@ -81,7 +82,7 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
     )
     run(folder, early_stopping_patience=1, eval_every_steps=1)
-    assert run_folder.steps(str(folder / "output")) == [2]
+    assert Folder.open(str(folder / "output")).steps == [2]
     there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
     loss = []
     for source in ("output", "output/best"):
@@ -91,7 +92,7 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
     assert loss[0] == loss[1]
     assert weights(folder)["global_step"] == 1 and last["global_step"] == 2
     # Also where the run left nothing else, and where there is no best any more.
-    run_folder.drop_all(str(folder / "output"))
+    Folder.open(str(folder / "output")).drop_all()
     run(folder, do_train=False, do_eval=True)
     assert results(folder)["eval_loss"] == loss[0]
     # What is beside the run holds for its best.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tests
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError
 from files import local
 from tests import forked, jobs
@@ -34,7 +34,7 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
     with pytest.raises(UserError, match=re.escape(holder)):
         run(folder, seed=2, do_eval=True, **often)
     output = folder / "output"
-    while process.poll() is None and not run_folder.steps(str(output)):
+    while process.poll() is None and not Folder.open(str(output)).steps:
         time.sleep(0.01)
     beside = 0
     while process.poll() is None:

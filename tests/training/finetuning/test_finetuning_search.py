@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from training.storage import run_folder
+from training.storage.folder import Folder
 from errors import UserError
 from tests.jobs import results, weights
 from tests.programs import parity
@@ -98,12 +98,12 @@ def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
     )
     (searched / "dev.txt").write_text("a\n" * 20)
     run(searched, **SEARCH)
-    assert run_folder.steps(str(searched / "output")) == [4]
+    assert Folder.open(str(searched / "output")).steps == [4]
     (searched / "dev.txt").write_text("a a b\nb\n")
     scores = iter([0.8, 0.2, 0.8])
     run(searched, **SEARCH)
     assert "already finished: accuracy" not in capsys.readouterr().out
-    assert run_folder.steps(str(searched / "output")) == [2]
+    assert Folder.open(str(searched / "output")).steps == [2]
     run(searched, do_train=False, do_eval=True)
     assert results(searched)["global_step"] == 2
 

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from training.run import compiler, distribution
-from training.storage import run_folder
+from training.storage.folder import FOUND, Folder
 from errors import UserError
 from files import local
 from tests import tiny
@@ -44,7 +44,8 @@ def opened(folder, max_seq_length=16, compiles=False):
     )
     tokenizer = WordPiece(Vocabulary.load(str(folder / "vocab.txt")))
     task = parity.Parity(given, tokenizer)
-    return sets.Sets(task, given, distribution.make("one"), Log())
+    output = Folder.open(given.output_dir)
+    return sets.Sets(task, given, output, distribution.make("one"), Log())
 
 
 def read(folder, split, **changes):
@@ -68,7 +69,7 @@ def test_rows_are_written_once_and_noted_every_time(folder, split):
     assert other.file.layout.max_seq_length == 12
     assert pathlib.Path(first.file.path).stat().st_mtime_ns != before.st_mtime_ns
     hidden = [path.name for path in (folder / "output").glob(".*")]
-    assert hidden == [run_folder.RECORD]  # neither locks nor temporaries
+    assert hidden == [FOUND]  # neither locks nor temporaries
 
 
 def test_xla_has_fewer_lengths_to_compile(folder, monkeypatch):
@@ -112,12 +113,12 @@ def test_damaged_note_is_no_traceback(folder):
 
 
 @pytest.mark.parametrize("name", ["train.tf_record", "train.tf_record.json"])
-def test_file_of_somebody_else_is_set_aside(folder, name, capsys):
+def test_file_of_somebody_else_is_not_replaced(folder, name):
     (folder / "output").mkdir()
     (folder / "output" / name).write_bytes(b'["mine"]')
-    read(folder, "train")
-    kept = folder / "output" / f"{name}.kept-1"
-    assert kept.read_bytes() == b'["mine"]' and str(kept) in capsys.readouterr().err
+    with pytest.raises(UserError, match=f"{name}: this program did not write it"):
+        read(folder, "train")
+    assert (folder / "output" / name).read_bytes() == b'["mine"]'
 
 
 @pytest.mark.parametrize("earlier", [None, 12])
@@ -139,7 +140,7 @@ def test_a_killed_writer_leaves_nothing_that_misleads(
         return call
 
     with monkeypatch.context() as patched:
-        patched.setattr(run_folder, "write_file", or_killed(run_folder.write_file))
+        patched.setattr(sets, "_write_note", or_killed(sets._write_note))
         patched.setattr(rows, "write", or_killed(rows.write))
         with pytest.raises(Killed):
             read(folder, "train")
@@ -195,6 +196,7 @@ def test_who_loses_the_rows_before_reading_them_makes_them_again(folder, monkeyp
 
 
 def test_commands_that_start_together_do_not_spoil_each_others_rows(folder):
+    Folder.open(str(folder / "output")).claim()
     several = [opened(folder) for _ in range(6)]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         made = list(pool.map(lambda these: these.read("dev"), several))

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from training.backend import tf
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.architectures.bert import BertEncoder
 from modeling.objectives import sentence_pairs, tasks
@@ -292,7 +293,7 @@ def test_missing_file_is_refused(folder):
 
 
 def test_bundle_goes_before_safetensors(folder):
-    bundle = checkpoint.save(str(folder), 1, {"x": np.zeros(1)}, keep=1)
+    bundle = checkpoint.save(Folder.open(str(folder)), 1, {"x": np.zeros(1)}, keep=1)
     assert checkpoint.resolve(str(folder)) == bundle
 
 

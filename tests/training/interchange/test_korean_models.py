@@ -7,6 +7,7 @@ import pytest
 
 import build_vocab
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
@@ -96,7 +97,7 @@ def write(folder, values, tokenizer_config):
     model = masked_lm.MaskedLM().network(config, seed=1)
     (folder / "release").mkdir()
     tensors = {v.path: v.numpy() for v in model.weights}
-    checkpoint.save(str(folder / "release"), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(folder / "release")), 1, tensors, keep=1)
     ours = config.to_json_string()
     (folder / "release" / "bert_config.json").write_text(ours)
     convert(folder / "release", folder / "theirs", layout="hugging_face")

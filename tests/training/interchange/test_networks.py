@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from errors import UserError
 from training.interchange import networks
 from training.interchange.adapter import Network
@@ -59,7 +60,7 @@ def test_only_the_network_of_the_config_is_read_in_place():
 def test_a_network_of_another_size_is_one_short_line_with_its_flags(tmp_path):
     have = {f"teacher/{n}": np.zeros(2, np.float32) for n in range(9)}
     prefix = checkpoint.save(
-        str(tmp_path), 1, have | {"toy/table": have["teacher/0"]}, 5
+        Folder.open(str(tmp_path)), 1, have | {"toy/table": have["teacher/0"]}, 5
     )
     wanted = {name: np.zeros(3, np.float32) for name in have}
     with pytest.raises(UserError) as error:
@@ -77,10 +78,12 @@ def test_a_network_of_another_size_is_one_short_line_with_its_flags(tmp_path):
 
 def test_a_head_that_another_network_has_is_said(tmp_path):
     have = {"toy/head": np.zeros(2, np.float32), "toy/table": np.zeros(2, np.float32)}
-    prefix = checkpoint.save(str(tmp_path), 1, have, 5)
+    prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, have, 5)
     wanted = {"toy/table": have["toy/table"], "teacher/head": have["toy/head"]}
     with pytest.raises(UserError, match="holds a student, and only a teacher teaches"):
         checkpoint.match(wanted, prefix, required="", scope="toy/")
-    without = checkpoint.save(str(tmp_path), 2, {"toy/table": have["toy/table"]}, 5)
+    without = checkpoint.save(
+        Folder.open(str(tmp_path)), 2, {"toy/table": have["toy/table"]}, 5
+    )
     with pytest.raises(UserError, match="an encoder without this head cannot answer"):
         checkpoint.match(wanted, without, required="", scope="toy/")

@@ -285,6 +285,7 @@ def test_adapters_of_a_bfloat16_model_are_read(bert, tmp_path):
             {"alora_invocation_tokens": [3]},
             r"alora_invocation_tokens is \[3\], and only",
         ),
+        ({"target_parameters": ["x"]}, r"target_parameters is \['x'\], and only"),
         ({"peft_type": "IA3"}, "does not describe a LoRA adapter"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path is None"),
         ({"base_model_name_or_path": "/none"}, "/none: no such .* change base_model"),

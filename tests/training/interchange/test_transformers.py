@@ -13,6 +13,7 @@ import pytest
 import convert_checkpoint
 import tests
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from modeling.architectures.bert import BertConfig, BertEncoder
 from modeling.objectives import sentence_pairs, tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -138,7 +139,7 @@ def make_ours(head, gelu, folder):
         weights.assign_add(0.1 * rng.normal(size=weights.shape).astype(np.float32))
     released = folder.with_name(f"{folder.name} released")
     tensors = {weights.path: weights for weights in model.weights}
-    checkpoint.save(str(released), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(released)), 1, tensors, keep=1)
     (released / "bert_config.json").write_text(config.to_json_string())
     (released / "task.json").write_text(json.dumps(task))
     convert(released, folder, "hugging_face")
@@ -168,7 +169,7 @@ def make_tokenizers(folder):
     """As a converted model has them."""
     config = BertConfig(**TINY | {"vocab_size": 2400})
     weights = {w.path: w for w in BertEncoder(config).weights}
-    checkpoint.save(str(folder / "words"), 1, weights, keep=1)
+    checkpoint.save(Folder.open(str(folder / "words")), 1, weights, keep=1)
     (folder / "words" / "bert_config.json").write_text(config.to_json_string())
     for name, (vocabulary, flags) in SPLITTERS.items():
         convert_checkpoint.main(

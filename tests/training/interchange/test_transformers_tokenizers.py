@@ -1,4 +1,4 @@
-"""Text has the same ids here and in transformers, but for the causes that are listed.
+"""Text has the same ids here and in transformers; the causes of others are listed.
 
     python -m tests.training.interchange.test_transformers_tokenizers 20000
 
@@ -22,6 +22,7 @@ import tokenizers
 
 import tests
 from training.storage import checkpoint, whole_model
+from training.storage.folder import Folder
 from family.electra.encoder import ElectraConfig
 from family.roberta.config import RobertaConfig
 from tests import hostile_texts
@@ -185,7 +186,7 @@ def _convert(folder: pathlib.Path, name: str) -> str:
     released, target = folder / f"released {name}", f"converted {name}"
     weights = {v.path: v for v in whole_model.network(config).encoder.weights}
     tensors = {name: np.zeros(v.shape, np.float32) for name, v in weights.items()}
-    checkpoint.save(str(released), 1, tensors, keep=1)
+    checkpoint.save(Folder.open(str(released)), 1, tensors, keep=1)
     (released / "bert_config.json").write_text(config.to_json_string())
     convert(
         input=[str(released)],

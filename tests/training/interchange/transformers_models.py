@@ -272,7 +272,7 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
 def difference(mine: Mapping, expected: Mapping, case: Case) -> float:
     """The largest relative to the largest number of an output.
 
-    At padding, too, but for GPT and T5: nothing reads what these compute there.
+    At padding, too, except for GPT and T5: nothing reads what these compute there.
     """
     mask = batch(case)["input_mask"].reshape(ROWS, LENGTH) > 0
     mask |= case.architecture not in ("gpt", "t5")

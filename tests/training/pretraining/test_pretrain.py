@@ -8,7 +8,7 @@ import pytest
 import convert_checkpoint
 import fill_mask
 import run_pretraining
-from training.storage import run_folder
+from training.storage.folder import TEXT
 from errors import UserError
 from tests import jobs
 from tests.pretraining import flags
@@ -48,7 +48,7 @@ def test_every_use_is_held_to_the_text_of_the_records(
     trained, vocab_file, tmp_path, capsys
 ):
     output = pathlib.Path(trained["output_dir"])
-    assert json.loads((output / run_folder.TEXT).read_text()) == {
+    assert json.loads((output / TEXT).read_text()) == {
         "vocab_sha256": Vocabulary.load(vocab_file).digest,
         "do_lower_case": True,
         "strip_accents": False,

@@ -2,7 +2,6 @@
 
 import pytest
 
-import augment_text
 import convert_checkpoint
 import extract_features
 import run_classifier
@@ -15,6 +14,7 @@ from family.albert.encoder import AlbertConfig
 from family.xlnet.encoder import XlnetConfig
 from files import memory
 from modeling.architectures.bert import BertConfig
+from recipes import augment
 from tests import given, jobs, pretraining, tiny
 
 LARGE = {
@@ -121,7 +121,7 @@ def test_batches_of_queries_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
     augmented = given.of_augmentation(tmp_path) | {"output_file": str(tmp_path / "out")}
     message = "batch_size=1048576: a pass over 1,048,576 rows of"
-    refused(message, augment_text, augmented, batch_size=2**20)
+    refused(message, augment, augmented, batch_size=2**20)
     lines = "".join("the first\n" for _ in range(200))
     featured = given.of_features(tmp_path) | {"output_file": str(tmp_path / "features")}
     (tmp_path / "text.txt").write_text(lines)

@@ -6,6 +6,7 @@ import pytest
 
 import run_classifier
 import run_pretraining
+from training.storage.folder import Folder
 from errors import UserError
 from tests import tiny
 from training.run.run import Run
@@ -36,7 +37,8 @@ def check(tmp_path):
             flags |= {"task_name": "mrpc", "data_dir": str(tmp_path)}
         else:
             flags |= {"input_file": ["records"]}
-        Run(script.Options(**flags), tiny.config(vocab_size=9), None, None).check()
+        flags, folder = script.Options(**flags), Folder.open(str(output))
+        Run(flags, tiny.config(vocab_size=9), None, None, folder).check()
 
     return check
 

@@ -12,7 +12,7 @@ import fill_mask
 import run_classifier
 import run_pretraining
 from training.run import checks, implied_flags
-from training.storage import run_folder
+from training.storage.folder import CONFIG, TASK, TEXT, Folder
 from errors import UserError
 from tests import pretraining, records, tiny
 
@@ -30,11 +30,11 @@ def hugging_face(folder, **said):
     return str(folder)
 
 
-def run_of(folder, noted=KNOWN, name=run_folder.TEXT):
+def run_of(folder, noted=KNOWN, name=TEXT):
     """The output_dir of a run at step 5, without the weights themselves."""
     folder.mkdir()
     tiny.write(folder, WORDS, tiny.config(vocab_size=9))
-    (folder / "config.json").rename(folder / run_folder.CONFIG)
+    (folder / "config.json").rename(folder / CONFIG)
     (folder / "model.ckpt-5.index").touch()
     (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
     (folder / name).write_text(json.dumps(noted))
@@ -76,12 +76,12 @@ def test_a_folder_of_transformers_5_is_enough(tmp_path):
     assert tokenizer.tokenize("The caf\u00e9") == ["The", "caf\u00e9"]
 
 
-@pytest.mark.parametrize("name", [run_folder.TEXT, run_folder.TASK])
+@pytest.mark.parametrize("name", [TEXT, TASK])
 def test_the_folder_of_a_run_is_enough(tmp_path, name):
     folder = run_of(tmp_path / "a", name=name)
     for flags in ({"init_checkpoint": folder}, {"output_dir": folder}):
         given = implied_flags.completed(options(tmp_path, **flags))
-        assert given.bert_config_file == os.path.join(folder, run_folder.CONFIG)
+        assert given.bert_config_file == os.path.join(folder, CONFIG)
         assert settings(checks.make_tokenizer(given)) == KNOWN
 
 
@@ -124,7 +124,7 @@ def test_what_nothing_knows_is_asked_for(tmp_path):
         checks.read_config(options(tmp_path))
     folder = run_of(tmp_path / "a")
     os.remove(os.path.join(folder, "vocab.txt"))
-    os.remove(os.path.join(folder, run_folder.CONFIG))
+    os.remove(os.path.join(folder, CONFIG))
     given = options(tmp_path, init_checkpoint=folder)
     with pytest.raises(UserError, match="a: contains no vocabulary; pass --vocab_file"):
         checks.make_tokenizer(given)
@@ -157,7 +157,7 @@ def test_korean_needs_no_flag(tmp_path, monkeypatch, capsys, untraced):
     config = dataclasses.replace(pretraining.TINY, vocab_size=300)
     flags = {"input_file": ["out.tfrecord"], "max_seq_length": 32, "config": config}
     pretraining.run(tmp_path, max_predictions_per_seq=5, **flags)
-    noted = json.loads((tmp_path / "output" / run_folder.TEXT).read_text())
+    noted = json.loads((tmp_path / "output" / TEXT).read_text())
     assert noted["strip_accents"] is False
     vocabulary = (tmp_path / "vocab.txt").read_bytes()
     assert (tmp_path / "output" / "vocab.txt").read_bytes() == vocabulary
@@ -194,4 +194,5 @@ def test_records_know_their_vocabulary_and_its_flags(made):
 
 def with_records(given):
     described = run_pretraining.pretrain.descriptions.find(given.input_file)
-    return run_pretraining.pretrain._with_vocabulary(given, described)[0]
+    folder = Folder.open(given.output_dir)
+    return run_pretraining.pretrain._with_vocabulary(given, folder, described)[0]

@@ -5,6 +5,7 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
+from training.storage.folder import Folder
 from family.xlnet.encoder import XlnetConfig
 from family.xlnet.permuted import DrawSpans, Permuted
 from tests.log import Log
@@ -63,14 +64,14 @@ def values(trainer):
 @pytest.mark.exhaustive
 def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
     straight = made()
-    straight.train(data, str(tmp_path), Log())
+    straight.train(data, Folder.open(str(tmp_path)), Log())
     expected = values(straight)
     assert expected["training/memory"].shape == (ROWS, 2, MEMORY, 16)
     for part in tmp_path.glob("model.ckpt-4.*"):
         part.unlink()
     resumed = made()
-    assert resumed.restore(str(tmp_path)) == 2
-    resumed.train(data, str(tmp_path), Log())
+    assert resumed.restore(Folder.open(str(tmp_path))) == 2
+    resumed.train(data, Folder.open(str(tmp_path)), Log())
     for name, value in values(resumed).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 

@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 
 from training.backend import tf
 from training.run import report
-from training.storage import run_folder
+from training.storage.folder import Folder
 from files import sources
 from text.records import framing
 
 
 def test_report_writes_lines_and_curves(tmp_path, capsys, drawn):
-    log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
+    log = report.Report(Folder.open(str(tmp_path)), total_steps=400, batch_size=32)
     log.begin(0)
     log.training(100, {"loss": 5.5, "masked_lm_loss": 5.0}, updates=100, seconds=50.0)
     log.evaluation(100, {"loss": 5.25})
@@ -52,7 +52,7 @@ VALUES = {
 
 def test_a_line_fits_a_terminal_and_the_rest_is_in_the_file(tmp_path, capsys):
     log = report.Report(
-        str(tmp_path), total_steps=10**6, batch_size=32, model="student"
+        Folder.open(str(tmp_path)), total_steps=10**6, batch_size=32, model="student"
     )
     values = VALUES | {"skipped_updates": 3}
     log.training(999_999, values, updates=1, seconds=5000.0)
@@ -67,7 +67,7 @@ def test_a_line_fits_a_terminal_and_the_rest_is_in_the_file(tmp_path, capsys):
 def test_a_terminal_has_a_live_line_and_nothing_stays_of_it(
     tmp_path, capsys, terminal, monkeypatch
 ):
-    log = report.Report(str(tmp_path), total_steps=10**6, batch_size=32)
+    log = report.Report(Folder.open(str(tmp_path)), total_steps=10**6, batch_size=32)
     monkeypatch.setattr(report.progress, "TERMINAL_SECONDS", 0)
     log.begin(0)
     assert terminal.read().endswith("\r\x1b[Kstep 0/1000000 (0%)")
@@ -86,7 +86,7 @@ def test_a_terminal_has_a_live_line_and_nothing_stays_of_it(
 
 
 def test_a_log_has_a_line_a_minute_instead(tmp_path, capsys, monkeypatch):
-    log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
+    log = report.Report(Folder.open(str(tmp_path)), total_steps=400, batch_size=32)
     log.live(1, {"loss": 9.0}, updates=1, seconds=10.0)
     monkeypatch.setattr(report, "_SECONDS_PER_LINE", 0)
     log.live(2, {"loss": 8.5}, updates=2, seconds=10.0)
@@ -100,7 +100,7 @@ def test_each_loss_can_be_followed_and_read(tmp_path, monkeypatch, drawn):
     """The small one of two losses is not a flat line, and no axis is logarithmic."""
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
-    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log = report.Report(Folder.open(str(tmp_path)), total_steps=9, batch_size=1)
     for step in range(1, 9):
         values = {"loss": 9.7 - step, "masked_lm_loss": 9.0 - step}
         values["next_sentence_loss"] = 0.7 - step / 50
@@ -150,22 +150,22 @@ def _scalars(folder):
 def test_lines_of_repeated_steps_are_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"step": n, "kind": "train"}) + "\n" for n in (1, 2, 3)]
+    Folder.open(str(tmp_path)).claim()
     path.write_text("".join(lines) + '{"step": 4, "ki')  # killed while writing
-    run_folder.claim(str(path))
-    report.Report(str(tmp_path), total_steps=9, batch_size=1).begin(2)
+    report.Report(Folder.open(str(tmp_path)), total_steps=9, batch_size=1).begin(2)
     assert path.read_text() == "".join(lines[:2])
 
 
 def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path, drawn):
     path = tmp_path / "metrics.jsonl"
-    run_folder.claim(str(path))
+    Folder.open(str(tmp_path)).claim()
     good = [json.dumps({"step": n, "kind": "eval", "loss": 1.0}) for n in (1, 2, 3)]
     bad = ['{"step": 1,', "[1]", "7", '{"step": "one", "kind": "eval"}', "caf\udce9"]
     lines = [good[0], *bad, good[1], good[2]]
     content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
     path.write_bytes(content)
     written = path.stat().st_mtime_ns
-    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log = report.Report(Folder.open(str(tmp_path)), total_steps=9, batch_size=1)
     log.begin(3)  # nothing is to be cut: the file is not written again
     assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, written)
     log.begin(2)
@@ -185,7 +185,7 @@ def test_where_appending_is_dear_lines_are_written_together(tmp_path, monkeypatc
     """On gs:// to append is to write the whole file again."""
     monkeypatch.setattr(sources, "is_remote", lambda path: True)
     path = tmp_path / "metrics.jsonl"
-    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log = report.Report(Folder.open(str(tmp_path)), total_steps=9, batch_size=1)
     log.begin(0)
     sizes = []
     for step in range(1, 6):
@@ -203,7 +203,9 @@ def test_where_appending_is_dear_lines_are_written_together(tmp_path, monkeypatc
 
 
 def test_host_that_is_no_chief_writes_nothing(tmp_path, capsys):
-    log = report.Report(str(tmp_path), total_steps=9, batch_size=1, active=False)
+    log = report.Report(
+        Folder.open(str(tmp_path)), total_steps=9, batch_size=1, active=False
+    )
     log.begin(0)
     log.training(1, {"loss": 1.0}, updates=1, seconds=1.0)
     assert log.draw() is None

@@ -10,7 +10,8 @@ import pytest
 import tests
 from training.backend import tf
 from training.run import distribution, loop, report
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import Folder
 from family.albert.encoder import AlbertConfig
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig
@@ -284,12 +285,16 @@ def test_row_of_skipped_updates_goes_on_after_a_resume(tmp_path, untraced):
     run = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
     bad = {1, 2, 3}
     with pytest.raises(loop.NotFiniteError):
-        run.train(lambda first, part: poisoned(first, bad), str(tmp_path), Log())
+        run.train(
+            lambda first, part: poisoned(first, bad), Folder.open(str(tmp_path)), Log()
+        )
     again = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
-    assert again.restore(str(tmp_path)) == 3
+    assert again.restore(Folder.open(str(tmp_path))) == 3
     assert again.progress.skipped_in_a_row == 2
     with pytest.raises(loop.NotFiniteError) as error:
-        again.train(lambda first, part: poisoned(first, bad), str(tmp_path), Log())
+        again.train(
+            lambda first, part: poisoned(first, bad), Folder.open(str(tmp_path)), Log()
+        )
     assert (error.value.step, error.value.count) == (1, 3)
 
 
@@ -301,7 +306,7 @@ def test_resumed_run_ends_with_the_same_bits(tmp_path):
         log = Log()
         run.train(
             lambda first, part: data.training(8, seed=4, first_batch=first),
-            str(directory),
+            Folder.open(str(directory)),
             log,
         )
         return log
@@ -313,7 +318,7 @@ def test_resumed_run_ends_with_the_same_bits(tmp_path):
     for name in os.listdir(tmp_path / "a"):
         if "ckpt-4" in name:
             os.link(tmp_path / "a" / name, tmp_path / "b" / name)
-    assert resumed.restore(str(tmp_path / "b")) == 4
+    assert resumed.restore(Folder.open(str(tmp_path / "b"))) == 4
     log = train(resumed, tmp_path / "b")
     assert log.begun == 4
     assert [row["step"] for row in log.rows] == [5, 6]
@@ -356,10 +361,10 @@ def test_on_a_terminal_a_run_ends_with_the_bits_that_it_has_in_a_log(
         folder = tmp_path / str(seconds)
         folder.mkdir()
         run = trainer(num_train_steps=6, log_every_steps=5)
-        log = report.Report(str(folder), total_steps=6, batch_size=8)
+        log = report.Report(Folder.open(str(folder)), total_steps=6, batch_size=8)
         run.train(
             lambda first, part: data.training(8, seed=4, first_batch=first),
-            str(folder),
+            Folder.open(str(folder)),
             log,
         )
         shown = terminal.read()
@@ -394,6 +399,6 @@ def test_checkpoints_of_chosen_steps_are_saved_and_kept(tmp_path, untraced):
         batch_size=8,
     )
     log = Log()
-    run.train(lambda first, part: in_file_order(8), str(tmp_path), log)
-    assert run_folder.steps(str(tmp_path)) == [1, 3, 6]
+    run.train(lambda first, part: in_file_order(8), Folder.open(str(tmp_path)), log)
+    assert Folder.open(str(tmp_path)).steps == [1, 3, 6]
     assert "warning: no checkpoint is kept at step 9, after the last" in log.said

@@ -10,7 +10,8 @@ import pytest
 
 import tests
 from training.backend import tf
-from training.storage import checkpoint, run_folder
+from training.storage import checkpoint
+from training.storage.folder import FOUND, Folder
 from errors import UserError
 from files import local
 from tests.killed import Killed
@@ -52,13 +53,13 @@ def bundle_files(*steps):
 
 
 def names_in(folder):
-    """What is in a folder, but for the list of what this program made there."""
-    return sorted(set(os.listdir(folder)) - {run_folder.RECORD})
+    """What is in a folder, without the list of what was found there."""
+    return sorted(set(os.listdir(folder)) - {FOUND})
 
 
 def test_tensorflow_finds_and_reads_what_is_saved(tmp_path):
     for step in (3, 12):
-        checkpoint.save(str(tmp_path), step, tensors(step), keep=5)
+        checkpoint.save(Folder.open(str(tmp_path)), step, tensors(step), keep=5)
     assert tf.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-12"
     state = tf.train.get_checkpoint_state(str(tmp_path))
     assert [os.path.basename(p) for p in state.all_model_checkpoint_paths] == [
@@ -75,9 +76,9 @@ def test_tensorflow_finds_and_reads_what_is_saved(tmp_path):
 
 
 def test_equal_tensors_give_equal_bytes(tmp_path):
-    first = checkpoint.save(str(tmp_path / "a"), 1, tensors(), keep=1)
+    first = checkpoint.save(Folder.open(str(tmp_path / "a")), 1, tensors(), keep=1)
     second = checkpoint.save(
-        str(tmp_path / "b"), 1, dict(reversed(tensors().items())), keep=1
+        Folder.open(str(tmp_path / "b")), 1, dict(reversed(tensors().items())), keep=1
     )
     for part in (".index", ".data-00000-of-00001"):
         assert filecmp.cmp(first + part, second + part, shallow=False)
@@ -85,11 +86,11 @@ def test_equal_tensors_give_equal_bytes(tmp_path):
 
 def test_oldest_checkpoints_are_dropped(tmp_path):
     for step in (1, 2, 10):
-        checkpoint.save(str(tmp_path), step, tensors(step), keep=2)
-    assert run_folder.steps(str(tmp_path)) == [2, 10]
+        checkpoint.save(Folder.open(str(tmp_path)), step, tensors(step), keep=2)
+    assert Folder.open(str(tmp_path)).steps == [2, 10]
     assert names_in(tmp_path) == ["checkpoint", *bundle_files(10, 2)]
-    checkpoint.save(str(tmp_path), 11, tensors(11), keep=0)
-    assert run_folder.steps(str(tmp_path)) == [2, 10, 11]
+    checkpoint.save(Folder.open(str(tmp_path)), 11, tensors(11), keep=0)
+    assert Folder.open(str(tmp_path)).steps == [2, 10, 11]
 
 
 def left_half_written(prefix, host=None, process=ENDED):
@@ -107,16 +108,16 @@ def left_half_written(prefix, host=None, process=ENDED):
 
 def test_half_written_checkpoints_are_not_read_and_are_removed(tmp_path):
     directory = str(tmp_path)
-    prefix = checkpoint.save(directory, 1, tensors(1), keep=5)
+    prefix = checkpoint.save(Folder.open(directory), 1, tensors(1), keep=5)
     left_half_written(f"{directory}/model.ckpt-2")
     left_half_written(f"{directory}/model.ckpt-2", host="elsewhere")
-    orphan = tmp_path / "model.ckpt-3.data-00000-of-00001"
-    orphan.write_text("x")  # killed before .index had its name
-    os.remove(tmp_path / "checkpoint")  # killed before the first state file
-    assert checkpoint.newest(directory)[0] == prefix
+    # Killed before .index had its name, and before the first state file.
+    (tmp_path / "model.ckpt-3.data-00000-of-00001").write_text("x")
+    os.remove(tmp_path / "checkpoint")
+    assert checkpoint.newest(Folder.open(directory))[0] == prefix
     assert checkpoint.resolve(directory) == prefix
-    run_folder.clear(directory)
-    assert names_in(tmp_path) == [*bundle_files(1), orphan.name]
+    Folder.open(directory).clear()
+    assert names_in(tmp_path) == bundle_files(1)
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
@@ -134,7 +135,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 
     monkeypatch.setattr(os, "fsync", watched_fsync)
     monkeypatch.setattr(tf.io.gfile, "rename", watched_rename)
-    checkpoint.save(str(tmp_path), 1, tensors(1), keep=5)
+    checkpoint.save(Folder.open(str(tmp_path)), 1, tensors(1), keep=5)
     renamed = [number for kind, number in done if kind == "rename"]
     assert len(renamed) == 2
     for number in renamed:
@@ -144,13 +145,11 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 # What saving 3 after 1 and 2 with keep=2 does to final names, in this order; and which
 # checkpoints are whole then.
 CHANGES = {
-    "replace .made~bert~record": [1, 2],
     "rename model.ckpt-3.data-00000-of-00001": [1, 2],
     "rename model.ckpt-3.index": [1, 2, 3],
     "replace checkpoint": [1, 2, 3],
     "remove model.ckpt-1.index": [2, 3],
     "remove model.ckpt-1.data-00000-of-00001": [2, 3],
-    "replace .made~bert~record again": [2, 3],
 }
 
 
@@ -181,31 +180,31 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
 ):
     directory = str(tmp_path)
     for step in (1, 2):
-        checkpoint.save(directory, step, tensors(step), keep=2)
+        checkpoint.save(Folder.open(directory), step, tensors(step), keep=2)
     with monkeypatch.context() as patch:
         done = record_changes(patch, allowed)
         if allowed < len(CHANGES):
             with pytest.raises(Killed):
-                checkpoint.save(directory, 3, tensors(3), keep=2)
+                checkpoint.save(Folder.open(directory), 3, tensors(3), keep=2)
         else:
-            checkpoint.save(directory, 3, tensors(3), keep=2)
-    assert done == [name.removesuffix(" again") for name in [*CHANGES][:allowed]]
+            checkpoint.save(Folder.open(directory), 3, tensors(3), keep=2)
+    assert done == [*CHANGES][:allowed]
 
     whole = [[1, 2], *CHANGES.values()][allowed]
-    prefix, found = checkpoint.newest(directory)
+    prefix, found = checkpoint.newest(Folder.open(directory))
     assert prefix == f"{directory}/model.ckpt-{whole[-1]}"
     assert found.keys() == tensors().keys()
     for name, value in tensors(whole[-1]).items():
         np.testing.assert_array_equal(found[name], value)
     # Others go by the state file: what it names is whole too.
     named = checkpoint.read(tf.train.latest_checkpoint(directory))
-    assert named["global_step"] == (2 if allowed < 4 else 3)
+    assert named["global_step"] == (2 if allowed < 3 else 3)
 
-    run_folder.clear(directory)
+    Folder.open(directory).clear()
     # The run may be finished: it is not cleaned by another save.
     assert names_in(tmp_path) == ["checkpoint", *bundle_files(*whole)]
     for step in range(whole[-1] + 1, 5):
-        checkpoint.save(directory, step, tensors(step), keep=2)
+        checkpoint.save(Folder.open(directory), step, tensors(step), keep=2)
     assert names_in(tmp_path) == ["checkpoint", *bundle_files(3, 4)]
 
 
@@ -213,17 +212,17 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
 @pytest.mark.parametrize("keep", [0, 20, None])
 def test_damaged_checkpoint_is_refused_and_passed_over(tmp_path, capsys, part, keep):
     directory = str(tmp_path)
-    older = checkpoint.save(directory, 1, tensors(1), keep=5)
-    newer = checkpoint.save(directory, 2, tensors(2), keep=5)
+    older = checkpoint.save(Folder.open(directory), 1, tensors(1), keep=5)
+    newer = checkpoint.save(Folder.open(directory), 2, tensors(2), keep=5)
     damage(newer, part, keep)
     with pytest.raises(UserError, match="model.ckpt-2: the checkpoint is damaged"):
         checkpoint.load(variables(), newer)
-    prefix, found = checkpoint.newest(directory)
+    prefix, found = checkpoint.newest(Folder.open(directory))
     assert (prefix, found["global_step"]) == (older, 1)
     assert "model.ckpt-2: the checkpoint is damaged" in capsys.readouterr().err
     damage(older, part, keep)
     with pytest.raises(UserError, match="no checkpoint of the run is intact"):
-        checkpoint.newest(directory)
+        checkpoint.newest(Folder.open(directory))
 
 
 def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
@@ -231,21 +230,21 @@ def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
 ):
     """As where a training runs beside an evaluation."""
     directory = str(tmp_path)
-    checkpoint.save(directory, 1, tensors(1), keep=1)
+    checkpoint.save(Folder.open(directory), 1, tensors(1), keep=1)
     read = checkpoint.read_stored
 
     def read_late(prefix):
         if prefix.endswith("-1"):
-            checkpoint.save(directory, 2, tensors(2), keep=1)
+            checkpoint.save(Folder.open(directory), 2, tensors(2), keep=1)
         return read(prefix)
 
     monkeypatch.setattr(checkpoint, "read_stored", read_late)
-    assert checkpoint.newest(directory)[0] == f"{directory}/model.ckpt-2"
+    assert checkpoint.newest(Folder.open(directory))[0] == f"{directory}/model.ckpt-2"
     assert capsys.readouterr().err == ""
 
 
 def test_missing_data_file_is_refused(tmp_path):
-    prefix = checkpoint.save(str(tmp_path), 1, tensors(), keep=5)
+    prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, tensors(), keep=5)
     os.remove(f"{prefix}.data-00000-of-00001")
     with pytest.raises(UserError, match="damaged or incomplete"):
         checkpoint.load(variables(), prefix)
@@ -254,9 +253,9 @@ def test_missing_data_file_is_refused(tmp_path):
 def test_going_back_keeps_what_is_saved_after(tmp_path):
     # 1 is whole, 9 damaged: keep=1 must drop 1 for 5, not 5 for the damaged 9.
     for step in (1, 9):
-        checkpoint.save(str(tmp_path), step, tensors(step), keep=5)
-    checkpoint.save(str(tmp_path), 5, tensors(5), keep=1)
-    assert run_folder.steps(str(tmp_path)) == [5, 9]
+        checkpoint.save(Folder.open(str(tmp_path)), step, tensors(step), keep=5)
+    checkpoint.save(Folder.open(str(tmp_path)), 5, tensors(5), keep=1)
+    assert Folder.open(str(tmp_path)).steps == [5, 9]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +273,7 @@ def test_path_that_leaves_a_choice_is_refused(tmp_path):
     with pytest.raises(UserError, match="matches nothing"):
         checkpoint.resolve(str(tmp_path))
     for step in (1, 2):
-        checkpoint.save(str(tmp_path), step, tensors(), keep=5)
+        checkpoint.save(Folder.open(str(tmp_path)), step, tensors(), keep=5)
     os.remove(tmp_path / "checkpoint")
     with pytest.raises(UserError, match="model.ckpt-1.index, model.ckpt-2.index"):
         checkpoint.resolve(str(tmp_path))
@@ -292,7 +291,7 @@ def test_names_of_another_library_are_folded_by_their_first_parts():
 
 
 def test_load_reports_what_matched(tmp_path):
-    prefix = checkpoint.save(str(tmp_path), 5, tensors(5), keep=5)
+    prefix = checkpoint.save(Folder.open(str(tmp_path)), 5, tensors(5), keep=5)
     model = variables()
     report = checkpoint.load(model, prefix, required="bert/")
     np.testing.assert_array_equal(model["bert/dense/kernel"], KERNEL + 5)
@@ -311,7 +310,7 @@ def test_mismatches_are_all_listed_and_nothing_is_set(tmp_path):
         "bert/dense/bias": np.zeros(4, np.float32),
         "cls/output_bias": np.zeros(2, np.float32),
     }
-    prefix = checkpoint.save(str(tmp_path), 1, wrong, keep=5)
+    prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, wrong, keep=5)
     model = variables()
     with pytest.raises(UserError) as error:
         checkpoint.load(model, prefix)
@@ -324,11 +323,11 @@ def test_mismatches_are_all_listed_and_nothing_is_set(tmp_path):
 
 def test_required_variables_must_be_there(tmp_path):
     some = {"bert/dense/bias": np.zeros(3, np.float32)}
-    prefix = checkpoint.save(str(tmp_path), 1, some, keep=5)
+    prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, some, keep=5)
     with pytest.raises(UserError, match="not in the checkpoint: bert/dense/kernel;"):
         checkpoint.load(variables(), prefix, required="bert/")
     checkpoint.load(variables(), prefix)  # another head may do without
-    other = checkpoint.save(str(tmp_path), 2, {"x": np.zeros(3)}, keep=5)
+    other = checkpoint.save(Folder.open(str(tmp_path)), 2, {"x": np.zeros(3)}, keep=5)
     with pytest.raises(UserError, match="all variables of the model"):
         checkpoint.load(variables(), other)
 
@@ -373,4 +372,4 @@ def test_bundles_of_tensorflow_1_are_read_bit_for_bit(folder, prefix):
 def test_unwritable_directory_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file: cannot be read or written"):
-        checkpoint.save(str(tmp_path / "file"), 1, tensors(), keep=5)
+        checkpoint.save(Folder.open(str(tmp_path / "file")), 1, tensors(), keep=5)

@@ -1,1 +1,0 @@
-"""The whole pipeline on text found on every machine."""

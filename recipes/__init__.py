@@ -1,0 +1,1 @@
+"""What is made of scripts: nothing in the core imports a recipe."""

@@ -1,0 +1,44 @@
+"""What is expected of a run with --lora_rank, whatever the network."""
+
+import pathlib
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from training.storage import adapters, checkpoint
+from tests import jobs
+
+FLAGS = {"lora_rank": 2, "lora_alpha": 6.0, "learning_rate": [1e-2]}
+
+
+def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> None:
+    """Adapters of these dense layers are trained, kept alone, resumed, merged, exported.
+
+    Args:
+        folder: of the run, which goes to output/, and of its base, model.ckpt-best.
+        run: takes flags; has steps enough to die at the 20th.
+        layers: their paths.
+    """
+    run(do_train=True, do_eval=True, do_export=True, **FLAGS)
+    stored = checkpoint.read_stored(checkpoint.resolve(str(folder / "output")))
+    names = {f"{layer}/lora_kernel_{side}" for layer in layers for side in "ab"}
+    base = checkpoint.read(str(folder / "model.ckpt-best"))
+    assert {n for n in stored if adapters.are_in([n]) and "/adam_" not in n} == names
+    assert not base.keys() & stored.keys()
+    # A resume ends with the same bits.
+    output = {"output_dir": str(folder / "other"), "do_train": True}
+    with jobs.dying(step=20):
+        run(**FLAGS | output)
+    run(**FLAGS | output)
+    again = checkpoint.read_stored(checkpoint.resolve(str(folder / "other")))
+    jobs.check_same_bits(again, stored)
+    # Read as a whole, the adapted kernels differ from those of the base, and nothing else.
+    whole = checkpoint.read(checkpoint.resolve(str(folder / "output")))
+    kernels = {adapters.kernel_of(layer, base) for layer in layers}
+    assert {n for n in base if np.any(whole[n] != base[n])} == kernels
+    before = jobs.results(folder)
+    run(do_eval=True)
+    after = jobs.results(folder)
+    assert {k: round(v, 5) for k, v in after.items()} == {
+        k: round(v, 5) for k, v in before.items()
+    }

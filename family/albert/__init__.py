@@ -10,6 +10,12 @@ EXTENSION = Extension(
         )
     },
     adapters={"albert": "family.albert.adapter:AlbertAdapter"},
+    objectives={
+        "masked_lm_sentence_order": (
+            "family.albert.sentence_order:MaskedLMSentenceOrder",
+            None,
+        )
+    },
     instances={"sentence_order": "family.albert.rows:SentenceOrder"},
     inspectors={"sentence_order": "family.albert.inspector:SentenceOrderInspector"},
     tokenizer_classes={"AlbertTokenizer": "sentencepiece"},

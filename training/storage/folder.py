@@ -38,7 +38,7 @@ EVAL, RUNS, TEACHER = "eval", "runs", "teacher"
 SKIPPED_BATCH = "skipped_batch.npz"
 SETTINGS = "run.json"
 FOUND = protected.FOUND
-# What Hugging Face and the releases of BERT, others call the config of a model.
+# What Hugging Face and the releases call the config of a model.
 CONFIGS = (
     *(CONFIG, "config.json", *extensions.entries("config_files")),
     peft.CONFIG,

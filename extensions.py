@@ -32,7 +32,7 @@ class Extension(NamedTuple):
         tokenizer_classes: what Hugging Face calls a tokenizer -> the name of its `Kind`.
         span_heads: name -> "module:NAME" of a `SpanHead` for questions.
         config_files: what releases and others call the file of a config.
-        sentencepiece: name -> "module:NAME" of a `Family` of SentencePiece models.
+        piece_models: name -> "module:NAME" of a `Family` of SentencePiece models.
     """
 
     architectures: Mapping[str, tuple[str, str]] = {}
@@ -43,7 +43,7 @@ class Extension(NamedTuple):
     row_options: tuple[str, ...] = ()
     tokenizers: Mapping[str, str] = {}
     tokenizer_classes: Mapping[str, str] = {}
-    sentencepiece: Mapping[str, str] = {}
+    piece_models: Mapping[str, str] = {}
     span_heads: Mapping[str, str] = {}
     config_files: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ EXTENSION = Extension(
     instances={"sentence_order": "family.albert.rows:SentenceOrder"},
     inspectors={"sentence_order": "family.albert.inspector:SentenceOrderInspector"},
     tokenizer_classes={"AlbertTokenizer": "sentencepiece"},
-    sentencepiece={"albert": "family.albert.tokenizer:FAMILY"},
+    piece_models={"albert": "family.albert.tokenizer:FAMILY"},
     span_heads={"albert": "modeling.objectives.span_head:DEFAULT"},
     config_files=("albert_config.json",),
 )

@@ -12,5 +12,5 @@ EXTENSION = Extension(
         )
     },
     tokenizer_classes={"T5Tokenizer": "sentencepiece"},
-    sentencepiece={"t5": "family.t5.tokenizer:FAMILY"},
+    piece_models={"t5": "family.t5.tokenizer:FAMILY"},
 )

@@ -20,7 +20,7 @@ EXTENSION = Extension(
     inspectors={"contiguous": "family.xlnet.inspector:ContiguousInspector"},
     row_options=("family.xlnet.rows:ContiguousOptions",),
     tokenizer_classes={"XLNetTokenizer": "sentencepiece"},
-    sentencepiece={"xlnet": "family.xlnet.tokenizer:FAMILY"},
+    piece_models={"xlnet": "family.xlnet.tokenizer:FAMILY"},
     span_heads={"xlnet": "modeling.objectives.span_head:DEFAULT"},
     config_files=("xlnet_config.json",),
 )

@@ -14,6 +14,7 @@ import glob
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import extensions
@@ -30,16 +31,21 @@ VOCABULARY_FILE = "spiece.model"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 
 
-def _number_of_names(row: tuple[str, Family]) -> int:
-    return sum(name is not None for name in row[1].special.names)
+def in_order(families: Mapping[str, Family]) -> dict[str, Family]:
+    """Families in the order in which a model is compared with them.
+
+    Those with more special tokens come first, because a model of theirs may have the few
+    of another, too.
+    """
+
+    def number(row):
+        return sum(name is not None for name in row[1].special.names)
+
+    return dict(sorted(families.items(), key=number, reverse=True))
 
 
-_ROWS = extensions.load_rows("sentencepiece") | {"kobert": KOBERT}
-# A model is of the first that has no special token which the model lacks. Those with more
-# come first, because a model of theirs may have the few of another, too.
-FAMILIES: dict[str, Family] = dict(
-    sorted(_ROWS.items(), key=_number_of_names, reverse=True)
-)
+# A model is of the first whose special tokens it has.
+FAMILIES = in_order(extensions.load_rows("piece_models") | {"kobert": KOBERT})
 
 
 # === Pieces ==========================================================================

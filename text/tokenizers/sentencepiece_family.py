@@ -1,7 +1,7 @@
 """Describes what SentencePiece models with the same special tokens have in common.
 
 KoBERT, which is BERT with such a model, is described here; BERT's relatives bring theirs as
-rows of `Extension.sentencepiece`.
+rows of `Extension.piece_models`.
 """
 
 import dataclasses

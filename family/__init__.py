@@ -1,4 +1,7 @@
-"""BERT's relatives, a folder each; a line here makes one known (see extensions.py)."""
+"""BERT's relatives, a folder each; a line here makes one known (see extensions.py).
+
+Of two tokenizers that read a file, that of the later line does.
+"""
 
 PACKAGES = (
     "family.roberta",

@@ -140,9 +140,9 @@ class Served:
                     yield f"{name} {inside} {_kind(text)}, not a string"
                 if at := _half_character(text):
                     yield f"{name} contains {at}, half a character (a lone surrogate)"
-            faults = forms.FORMS[self.description["form"]].faults
-            if kind == "list" and faults:
-                yield from faults(name, texts)
+            if kind == "list":
+                if faults := forms.FORMS[self.description["form"]].faults:
+                    yield from faults(name, texts)
 
 
 class Predictor(Served):

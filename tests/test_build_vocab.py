@@ -20,7 +20,8 @@ from text.tokenizers.learning import morphemes
 from text.tokenizers.learning.word_learning import WordCounts
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
+from text.tokenizers.wordpiece import WordPiece
 
 TEXT = "Low lower lowest, new newer newest! Él niño: 我们.\n" * 20
 

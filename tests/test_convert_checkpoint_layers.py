@@ -132,7 +132,7 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"keep_layers": []}, "--keep_layers=: list the layers to keep once each, in"),
+        ({"keep_layers": []}, "--keep_layers= is empty; list at least one"),
         ({"keep_layers": [0, 2, 2]}, "=0,2,2: list the layers to keep once each"),
         ({"keep_layers": [2, 1]}, "=2,1: list the layers to keep once each, in"),
         ({"keep_layers": [-1, 1]}, "--keep_layers=-1: must be at least 0"),

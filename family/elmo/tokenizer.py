@@ -10,7 +10,7 @@ from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import Kind
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
-from text.tokenizers.wordpiece import WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
 
 PAD, UNK, BEGIN, END = SPECIAL = ("<PAD>", "<UNK>", "<S>", "</S>")
 VOCABULARY_FILE = "words.txt"
@@ -72,7 +72,7 @@ class WholeWords(WordByWord):
 class WholeWordsKind(Kind):
     """A words.txt, whose first line tells it from any other list of this name."""
 
-    graph = "text.graphs.wordpiece_graph:WholeWordsGraph"
+    graph = "family.elmo.graph:WholeWordsGraph"
     tokenizer = WholeWords
     vocabulary_file = VOCABULARY_FILE
 

@@ -7,5 +7,6 @@ EXTENSION = Extension(
         "gpt": ("family.gpt.encoder:GptConfig", "family.gpt.encoder:GptEncoder")
     },
     adapters={"gpt": "family.gpt.adapter:GptAdapter"},
+    tokenizers={"gpt_bpe": "family.gpt.tokenizer:GptBpeKind"},
     objectives={"next_token": ("family.gpt.next_token:NextToken", None)},
 )

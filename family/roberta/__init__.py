@@ -9,5 +9,6 @@ EXTENSION = Extension(
             "modeling.architectures.bert:BertEncoder",
         )
     },
+    tokenizers={"byte_bpe": "family.roberta.tokenizer:RobertaKind"},
     adapters={"roberta": "family.roberta.adapter:RobertaAdapter"},
 )

@@ -94,13 +94,15 @@ def test_compiled_chains_equal_single_operations(name, dtype):
 @pytest.mark.slow
 @pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_layer_norm_and_its_gradients_equal_keras(compile, dtype):
-    layer = layers.LayerNorm(
-        1e-6, "float32" if dtype == "float32" else "mixed_bfloat16"
+@pytest.mark.parametrize("center", [True, False])
+def test_layer_norm_and_its_gradients_equal_keras(compile, dtype, center):
+    policy = "float32" if dtype == "float32" else "mixed_bfloat16"
+    layer = layers.LayerNorm(1e-6, policy, center=center)
+    theirs = keras.layers.LayerNormalization(
+        epsilon=1e-6, dtype="float32", center=center
     )
-    theirs = keras.layers.LayerNormalization(epsilon=1e-6, dtype="float32")
     x, weights = normal(4, 8, 32, dtype=dtype), normal(4, 8, 32)
-    values = [normal(32), normal(32)]
+    values = [normal(32), normal(32)] if center else [normal(32)]
     found = []
     for one in (layer, theirs):
         one.build(x.shape)

@@ -13,18 +13,15 @@ import tensorflow as tf
 import tokenizers
 
 from text.graphs.graph_tokenizer import (
-    NUM_POINTS,
     GraphTokenizer,
     assets,
     begins,
     by_rows,
     ends,
     num_bytes,
-    of_code_points,
     row_numbers,
 )
-from text.graphs.words_graph import WordsGraph
-from text.tokenizers.bpe import END, SPACE, ByteBpe, GptBpe, byte_characters
+from text.tokenizers.bpe import SPACE, ByteBpe, byte_characters
 from text.tokenizers.vocabulary import Vocabulary
 
 _NO_RANK = np.iinfo(np.int32).max
@@ -136,11 +133,13 @@ def _is_in_order(merges) -> bool:
     )
 
 
-# === RoBERTa's ========================================================================
+# === Bytes ===========================================================================
 
 
 class ByteBpeGraph(GraphTokenizer):
-    """Turns text into byte-level BPE pieces in a graph."""
+    """Turns text into byte-level BPE pieces in a graph; for a `ByteBpe` that neither
+    normalizes text nor cuts tokens out.
+    """
 
     def __init__(self, tokenizer: ByteBpe, folder: str):
         vocabulary = tokenizer.vocabulary
@@ -248,39 +247,3 @@ def _classes() -> np.ndarray:
         marked = np.array(list(replace.normalize_str(text)))
         classes[np.array(points)[marked == "\0"]] = kind
     return classes
-
-
-# === GPT's ============================================================================
-
-
-class GptBpeGraph(WordsGraph):
-    """Turns text into pieces in a graph."""
-
-    def __init__(self, tokenizer: GptBpe, folder: str):
-        vocabulary = tokenizer.vocabulary
-        super().__init__(vocabulary, tokenizer.splitter)
-        self.files = assets(folder, tokenizer.files)
-        self._sizes = tf.constant(tokenizer.sizes, tf.int32)
-        self._merges = Merges(vocabulary, tokenizer.merges)
-        self._inner, self._last = (
-            of_code_points(_ids(vocabulary, ending)) for ending in ("", END)
-        )
-
-    def word_pieces(self, words):
-        characters = tf.strings.unicode_decode(words, "UTF-8")
-        points = characters.flat_values
-        rows = row_numbers(characters.row_limits())
-        ids = tf.where(ends(rows), self._last(points), self._inner(points))
-        pieces = self._merges.applied(ids, rows, tf.size(words))
-        sizes = tf.gather(self._sizes, pieces.flat_values)
-        return pieces, pieces.with_flat_values(sizes)
-
-
-def _ids(vocabulary, ending) -> np.ndarray:
-    """int32: the id of each code point as a token with this ending, or the unknown's."""
-    table = np.full(NUM_POINTS, vocabulary.unk_id, np.int32)
-    for token, id in vocabulary.ids.items():
-        character = token.removesuffix(ending)
-        if len(character) == 1 and character + ending == token:
-            table[ord(character)] = id
-    return table

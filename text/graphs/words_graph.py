@@ -1,6 +1,6 @@
 """Tokenizes text word by word in a TensorFlow graph, for SavedModels.
 
-The words are those of `WordSplitter` in text/tokenizers/wordpiece.py, which names the
+The words are those of `WordSplitter` in text/tokenizers/word_splitter.py, which names the
 source of each step. The graph uses only core TensorFlow operations: an exported model loads
 wherever TensorFlow is installed, without other libraries.
 """
@@ -20,7 +20,7 @@ from text.graphs.graph_tokenizer import (
     row_numbers,
 )
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
 
 _SPACE = ord(" ")
 _CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2

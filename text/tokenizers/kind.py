@@ -14,12 +14,11 @@ from text.tokenizers.vocabulary import Vocabulary
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
-def hugging_face_classes(kind: str, *names: str) -> tuple[str | None, ...]:
-    """What tokenizer_config.json may call the tokenizers of a kind.
+def hugging_face_classes(*names: str, kind: str = "") -> tuple[str | None, ...]:
+    """What tokenizer_config.json may call the tokenizers of these classes.
 
     Args:
-        kind: its name, by which extensions add classes.
-        names: the classes of the core's.
+        kind: the name of a `Kind`, to which extensions may add classes.
     """
     classes = extensions.rows("tokenizer_classes").items()
     names += tuple(name for name, of_kind in classes if of_kind == kind)
@@ -60,6 +59,13 @@ class Kind(abc.ABC):
         """Whether what `tokenizer_json.read` returns is of this kind."""
         return False  # a kind that Hugging Face does not have
 
+    def json_settings(self, content: Mapping) -> dict[str, bool]:
+        """The `TokenizerOptions` that what `tokenizer_json.read` returns decides.
+
+        One that it does not decide, or that has no effect on this kind, is absent.
+        """
+        return {}
+
     def find(self, folder: str) -> str | None:
         """The vocabulary of this kind in the folder of a checkpoint, if there is one."""
         if path := self.find_own_file(folder):
@@ -88,6 +94,10 @@ class Kind(abc.ABC):
         """The tokens by id that a `vocabulary_file` contains; ValueError if it is not
         one.
         """
+
+    def is_same_file(self, name: str, content: bytes, other: bytes) -> bool:
+        """Whether two contents of one of the `Tokenizer.files` mean the same."""
+        return content == other
 
     def read_files(self, vocab_file: str) -> dict[str, bytes]:
         """The files of a vocabulary by name; a tokenizer.json may stand for them."""

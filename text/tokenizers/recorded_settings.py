@@ -119,7 +119,8 @@ def hugging_face(folder: str, kind: Kind) -> dict:
     settings = {name: value for name, value in settings.items() if value is not None}
     path, of_json = tokenizer_json.path_in(folder), {}
     if tokenizer_json.is_path(path):
-        of_json = tokenizer_json.settings(tokenizer_json.read(path))
+        content = tokenizer_json.read(path)
+        of_json = kind.json_settings(content) if kind.reads_json(content) else {}
     _check_agreement(path, of_json, folder, settings)
     return settings | of_json
 

@@ -208,7 +208,7 @@ class SentencePieceKind(Kind):
     learner = "text.tokenizers.learning.sentencepiece_learning:SentencePieceLearner"
     tokenizer = SentencePiece
     vocabulary_file = VOCABULARY_FILE
-    hugging_face_classes = hugging_face_classes("sentencepiece", "KoBERTTokenizer")
+    hugging_face_classes = hugging_face_classes("KoBERTTokenizer", kind="sentencepiece")
     text_flags = ("do_lower_case", "strip_accents")
 
     def reads(self, vocab_file):
@@ -216,6 +216,9 @@ class SentencePieceKind(Kind):
 
     def reads_json(self, content):
         return tokenizer_json.is_unigram(content)
+
+    def json_settings(self, content):
+        return tokenizer_json.unigram_settings(content)
 
     def find_own_file(self, folder):
         path = super().find_own_file(folder)

@@ -1,7 +1,8 @@
 """Turns a tokenizer.json with a Unigram model into a SentencePiece model, and the reverse.
 
 The pieces, their scores and the map of characters are the same. What is done to the text
-before, such as lowercasing, is not part of a .model file: see `tokenizer_json.settings`.
+before, such as lowercasing, is not part of a .model file: see
+`tokenizer_json.unigram_settings`.
 
 Hugging Face's own classes take other steps, which give other ids: they set off marks such
 as the point of 3.5, do not compose Hangul, and drop more kinds of marks. So what is written
@@ -98,7 +99,7 @@ def _specification(content) -> Specification:
 
 def _is_ours(content, family, specification) -> bool:
     """Whether text is split as `written` writes it."""
-    flags = tokenizer_json.settings(content)
+    flags = tokenizer_json.unigram_settings(content)
     cleaner = family.cleaner(
         flags.get("do_lower_case"), flags.get("strip_accents", True)
     )

@@ -11,7 +11,6 @@ import options
 from errors import UserError, setting
 from files import hub, sources
 from text.tokenizers import recorded_settings, sentencepiece_files, tokenizer_json
-from text.tokenizers.bpe import ByteBpeKind, GptBpeKind
 from text.tokenizers.kind import Kind
 from text.tokenizers.sentencepiece import SentencePieceKind
 from text.tokenizers.tokenizer import Tokenizer
@@ -27,12 +26,10 @@ DECOMPOSITION_WARNING = (
 # The last one that reads a vocabulary file is used; WordPiece, the first, takes any.
 TOKENIZERS: dict[str, Kind] = {
     "wordpiece": WordPieceKind(),
-    "byte_bpe": ByteBpeKind(),
-    "gpt_bpe": GptBpeKind(),
     "sentencepiece": SentencePieceKind(),
 } | {name: kind() for name, kind in extensions.load_rows("tokenizers").items()}
 
-# The first line of a merges.txt or of GPT's vocab_40000.bpe.
+# The first line of a list of merges.
 _MERGES = b"#version"
 # "piece TAB score", which spm_train writes next to a model.
 _SCORED = re.compile(rb"[^\t\r\n]+\t-?[0-9.e+-]+\r?\n")
@@ -185,7 +182,8 @@ class TokenizerOptions(options.Group):
         vocab_file = _file(vocab_file)
         if not tokenizer_json.is_path(vocab_file):
             return self
-        decided = tokenizer_json.settings(tokenizer_json.read(vocab_file))
+        content = tokenizer_json.read(vocab_file)
+        decided = kind_of(vocab_file).json_settings(content)
         for name, value in decided.items():
             is_default = getattr(self, name) == getattr(TokenizerOptions, name)
             if not is_default and getattr(self, name) != value:

@@ -1,10 +1,9 @@
 """Reads and writes tokenizer.json, which describes a Hugging Face tokenizer in one file.
 
-The file lists the steps from a text to ids and contains the vocabulary. For each kind of
-tokenizer here, one function checks the steps and returns the vocabulary as that kind's own
-files, and another writes a file with which Hugging Face's AutoTokenizer gives our ids. A
-step that our tokenizer does not take is refused by name. What transformers does differently
-is in docs/vocabularies.md.
+The file lists the steps from a text to ids and contains the vocabulary. Each kind of
+tokenizer checks the steps and takes the vocabulary as that kind's own files, and writes a
+file with which Hugging Face's AutoTokenizer gives our ids. A step that our tokenizer does
+not take is refused by name. What transformers does differently is in docs/vocabularies.md.
 """
 
 import functools
@@ -13,15 +12,13 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import processors
 
 from errors import UserError, setting
-from files import inputs, sources
+from files import sources
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
 NAME = "tokenizer.json"
-
-_END = "</w>"  # of a word, in GPT's BPE
 
 
 def path_in(folder: str) -> str:
@@ -52,143 +49,31 @@ def _read(path, status):
         ) from error
 
 
-def settings(content: Mapping) -> dict[str, bool]:
-    """The `TokenizerOptions` that what `read` returns decides.
+def bert_settings(content: Mapping) -> dict[str, bool]:
+    """The `TokenizerOptions` that BERT's normalizer decides."""
+    for step in steps(content["normalizer"]):
+        if step["type"] == "BertNormalizer":
+            strips = step["strip_accents"]
+            return {
+                "do_lower_case": step["lowercase"],
+                "strip_accents": step["lowercase"] if strips is None else strips,
+                "split_cjk": step["handle_chinese_chars"],
+            }
+    return {}
 
-    One that it does not decide, or that has no effect on its kind of vocabulary, is absent.
-    """
-    if is_gpt(content):
-        return {}  # its text is always lowercased
-    by_type = {step["type"]: step for step in steps(content["normalizer"])}
-    if bert := by_type.get("BertNormalizer"):
-        strips = bert["strip_accents"]
-        return {
-            "do_lower_case": bert["lowercase"],
-            "strip_accents": bert["lowercase"] if strips is None else strips,
-            "split_cjk": bert["handle_chinese_chars"],
-        }
+
+def unigram_settings(content: Mapping) -> dict[str, bool]:
+    """The same of a Unigram's steps."""
+    types = {step["type"] for step in steps(content["normalizer"])}
     tokens = {token for token, *_ in content["model"]["vocab"]}
-    if not is_unigram(content) or tokens.isdisjoint(("[CLS]", "<cls>")):
-        return {}  # RoBERTa's and T5's text is kept as it is
-    return {"do_lower_case": "Lowercase" in by_type, "strip_accents": "NFKD" in by_type}
-
-
-def is_wordpiece(content: Mapping) -> bool:
-    return content["model"]["type"] == "WordPiece"
-
-
-def is_byte_level(content: Mapping) -> bool:
-    """Whether it is the byte-level BPE of RoBERTa and GPT-2."""
-    types = {step["type"] for step in steps(content["pre_tokenizer"])}
-    return content["model"]["type"] == "BPE" and "ByteLevel" in types
-
-
-def is_gpt(content: Mapping) -> bool:
-    """Whether it is GPT-1's BPE."""
-    model = content["model"]
-    return model["type"] == "BPE" and model["end_of_word_suffix"] == _END
+    if tokens.isdisjoint(("[CLS]", "<cls>")):
+        return {}  # T5's text is kept as it is
+    return {"do_lower_case": "Lowercase" in types, "strip_accents": "NFKD" in types}
 
 
 def is_unigram(content: Mapping) -> bool:
     """Whether it is SentencePiece's."""
     return content["model"]["type"] == "Unigram"
-
-
-# === Vocabularies ====================================================================
-
-
-def vocab_txt(path: str, special: SpecialTokens) -> bytes:
-    """The vocab.txt of WordPiece, with the special tokens of its models."""
-    content = read(path)
-    _check_bert_words(path, content)
-    check_model(path, content, "unk_token", special.names[1])
-    check_model(path, content, "continuing_subword_prefix", special.continuation)
-    # 100 in nearly all files, 200 in the release; see docs/vocabularies.md.
-    check_model(path, content, "max_input_chars_per_word", 100, 200)
-    tokens = tokens_of(path, content, special.tokens)
-    check_layout(path, content, special)
-    written = "".join(f"{token}\n" for token in tokens).encode()
-    for id, (token, line) in enumerate(
-        zip(tokens, inputs.lines(path, block=written), strict=False)
-    ):
-        if token != line.strip():
-            raise UserError(
-                f"{path}: token {id} of model.vocab is {token!r}, which one line of a "
-                "vocab.txt cannot hold; use a model without such a token"
-            )
-    return written
-
-
-def check_same_tokens(vocabulary: Vocabulary) -> None:
-    """Refuses a vocab.txt that the tokenizer.json in its folder contradicts.
-
-    Added tokens, which a vocab.txt need not list, may follow.
-    """
-    path = path_in(os.path.dirname(vocabulary.path))
-    if not is_path(path):
-        return
-    content = read(path)
-    if not is_wordpiece(content):
-        raise UserError(
-            f"{path}: model.type is {content['model']['type']}, but {vocabulary.path} next "
-            "to it is for WordPiece; move away the one that does not belong to the model"
-        )
-    tokens = {added["id"]: added["content"] for added in content["added_tokens"]}
-    tokens |= {id: token for token, id in content["model"]["vocab"].items()}
-    for id, token in enumerate(vocabulary.tokens):
-        is_known = token and vocabulary.ids[token] == id  # not repeated later
-        if is_known and tokens.get(id, "").strip() != token:
-            raise UserError(
-                f"{vocabulary.path}: token {id} is {token!r}, but {tokens.get(id)!r} in "
-                f"{path}; move away the one that does not belong to the model"
-            )
-
-
-def gpt_files(path: str, special: SpecialTokens) -> tuple[bytes, bytes]:
-    """The vocab.json and merges.txt of GPT-1."""
-    content = read(path)
-    _check_bert_words(path, content)
-    (normalizer,) = steps(content["normalizer"])
-    for name in ("lowercase", "strip_accents", "handle_chinese_chars"):
-        allowed = [True, None] if name == "strip_accents" else [True]
-        check(path, f"normalizer.{name}", normalizer[name], allowed)
-    check_model(path, content, "unk_token", special.names[1])
-    check_model(path, content, "fuse_unk", False)
-    return _bpe_files(path, content, special)
-
-
-def byte_bpe_files(path: str, special: SpecialTokens) -> tuple[bytes, bytes]:
-    """The vocab.json and merges.txt of RoBERTa."""
-    content = read(path)
-    check(path, "normalizer", content["normalizer"], [None])
-    check_types(path, content, "pre_tokenizer", [["ByteLevel"]])
-    (pre_tokenizer,) = steps(content["pre_tokenizer"])
-    for name, value in (("add_prefix_space", False), ("use_regex", True)):
-        check(path, f"pre_tokenizer.{name}", pre_tokenizer[name], [value])
-    check_model(path, content, "end_of_word_suffix", None, "")
-    check_layout(path, content, special)
-    return _bpe_files(path, content, special)
-
-
-def _check_bert_words(path, content):
-    check_types(path, content, "normalizer", [["BertNormalizer"]])
-    check_types(path, content, "pre_tokenizer", [["BertPreTokenizer"]])
-    (normalizer,) = steps(content["normalizer"])
-    check(path, "normalizer.clean_text", normalizer["clean_text"], [True])
-
-
-def _bpe_files(path, content, special):
-    check_model(path, content, "dropout", None)
-    check_model(path, content, "byte_fallback", False)
-    check_model(path, content, "ignore_merges", False)
-    check_model(path, content, "continuing_subword_prefix", None, "")
-    tokens = tokens_of(path, content, special.tokens)
-    ids = {token: id for id, token in enumerate(tokens)}
-    merges = ["#version: 0.2", *(" ".join(pair) for pair in content["model"]["merges"])]
-    return (
-        json.dumps(ids, ensure_ascii=False).encode(),
-        "".join(f"{line}\n" for line in merges).encode(),
-    )
 
 
 # === Parts ===========================================================================
@@ -278,57 +163,32 @@ def _layout(processor) -> list[list[str]]:
     return rows
 
 
+def check_bert_words(path: str, content: Mapping) -> None:
+    """Refuses other words than BERT's."""
+    check_types(path, content, "normalizer", [["BertNormalizer"]])
+    check_types(path, content, "pre_tokenizer", [["BertPreTokenizer"]])
+    (normalizer,) = steps(content["normalizer"])
+    check(path, "normalizer.clean_text", normalizer["clean_text"], [True])
+
+
+def bpe_files(
+    path: str, content: Mapping, special: Collection[str]
+) -> tuple[bytes, bytes]:
+    """The vocab.json and merges.txt of a BPE; arguments as for `tokens_of`."""
+    check_model(path, content, "dropout", None)
+    check_model(path, content, "byte_fallback", False)
+    check_model(path, content, "ignore_merges", False)
+    check_model(path, content, "continuing_subword_prefix", None, "")
+    tokens = tokens_of(path, content, special)
+    ids = {token: id for id, token in enumerate(tokens)}
+    merges = ["#version: 0.2", *(" ".join(pair) for pair in content["model"]["merges"])]
+    return (
+        json.dumps(ids, ensure_ascii=False).encode(),
+        "".join(f"{line}\n" for line in merges).encode(),
+    )
+
+
 # === Writing ===========================================================================
-
-
-def wordpiece(vocabulary: Vocabulary, flags: Mapping[str, bool], longest: int) -> str:
-    """BERT's.
-
-    Args:
-        flags: the resolved do_lower_case, strip_accents and split_cjk.
-        longest: how many characters a word may have that is not unknown.
-    """
-    unknown = vocabulary.tokens[vocabulary.unk_id]
-    made = tokenizers.Tokenizer(
-        models.WordPiece(
-            vocabulary.ids, unk_token=unknown, max_input_chars_per_word=longest
-        )
-    )
-    made.normalizer = normalizers.BertNormalizer(
-        lowercase=flags["do_lower_case"],
-        strip_accents=flags["strip_accents"],
-        handle_chinese_chars=flags["split_cjk"],
-    )
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
-    made.post_processor = rows(vocabulary)
-    return text_of(made, special_tokens(vocabulary))
-
-
-def byte_bpe(vocabulary: Vocabulary, merges: list[tuple[str, str]]) -> str:
-    """RoBERTa's."""
-    made = tokenizers.Tokenizer(models.BPE(vocabulary.ids, merges))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    first, end = (
-        (vocabulary.tokens[id], id) for id in (vocabulary.cls_id, vocabulary.sep_id)
-    )
-    made.post_processor = processors.RobertaProcessing(
-        end, first, add_prefix_space=False
-    )
-    return text_of(made, special_tokens(vocabulary))
-
-
-def gpt(vocabulary: Vocabulary, merges: list[tuple[str, str]], end: str) -> str:
-    """GPT-1's; `end` is the mark of a word's end."""
-    unknown = vocabulary.tokens[vocabulary.unk_id]
-    made = tokenizers.Tokenizer(
-        models.BPE(vocabulary.ids, merges, unk_token=unknown, end_of_word_suffix=end)
-    )
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.BPEDecoder(suffix=end)
-    return text_of(made, special_tokens(vocabulary))
 
 
 def special_tokens(vocabulary: Vocabulary) -> list[str]:

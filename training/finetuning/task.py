@@ -136,7 +136,7 @@ class Task(abc.ABC):
 
     @property
     def identity(self) -> dict:
-        """What makes a training of this task another run, but for flags that say so."""
+        """What makes a training of this task another run; flags say it themselves."""
         name = type(self).__name__
         return {"task": name, **self.settings(), **self.tokenizer.settings}
 

@@ -10,7 +10,7 @@ from errors import UserError, setting
 from files import anywhere, sources
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
-from text.tokenizers import bpe, tokenizer_json
+from text.tokenizers import tokenizer_json
 from text.tokenizers.table import find_vocabulary, kind_of, kind_of_tokenizer
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -207,11 +207,11 @@ def _check_ids(tokenizer, folder):
                 "belong to the checkpoint"
             )
     for name, content in files.items():
-        if not bpe.same_merges(content, tokenizer.files[name]):
+        if not kind.is_same_file(name, content, tokenizer.files[name]):
             raise UserError(
-                f"{vocabulary.path}: has other merges than the {name} of {path}, next to "
-                "the checkpoint; use those files, or move them away if they do not belong "
-                "to the checkpoint"
+                f"{vocabulary.path}: has another {name} than {path}, next to the "
+                "checkpoint; use those files, or move them away if they do not belong to "
+                "the checkpoint"
             )
 
 

@@ -85,7 +85,7 @@ class Folder:
     Attributes:
         path: of the folder, which need not exist.
         names: of the files and folders in it.
-        theirs: which of these are the user's.
+        theirs: which of these are the user's, links aside.
     """
 
     def __init__(self, path: str, parent: "Folder | None" = None):
@@ -107,7 +107,7 @@ class Folder:
         self._look(True)
 
     def _look(self, may_exist):
-        self._contents, self._children = {}, {}
+        self._contents, self._children, self._own = {}, {}, set()
         self.names = anywhere.names(self.path) if may_exist else set()
         self.theirs, self._is_noted = set(), False
         parent = self._parent
@@ -317,10 +317,13 @@ class Folder:
     def _is_theirs(self, name):
         # This program makes no links. To write through one would change another file, or
         # make one where it points.
-        return name in self.theirs or os.path.islink(self.file(name))
+        if name in self.names - self.theirs - self._own:
+            (self.theirs if os.path.islink(self.file(name)) else self._own).add(name)
+        return name in self.theirs
 
     def _has(self, *names):
         self.names.update(names)
+        self._own.update(names)
         for name in names:
             self._contents.pop(name, None)
         if self._parent:

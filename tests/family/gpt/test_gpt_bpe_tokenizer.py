@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import tests
 from errors import UserError
+from family.gpt.tokenizer import GptBpe
 from text.graphs import packing_graph
 from text.graphs.lookup import graph_of
 from text.instances import packing
-from text.tokenizers import bpe
 from text.tokenizers.table import (
     TOKENIZERS,
     TokenizerOptions,
@@ -227,7 +227,7 @@ def test_hugging_faces_names_and_a_folder_will_do(tokenizer, tmp_path):
     for name, content in tokenizer.files.items():
         (made / name).write_bytes(content)
     assert find_vocabulary(str(made)) == TOKENIZERS["gpt_bpe"].find(str(made))
-    assert kind_of(str(made)).tokenizer is bpe.GptBpe
+    assert kind_of(str(made)).tokenizer is GptBpe
     assert load(path=made).settings == tokenizer.settings
     assert load_vocabulary(str(made)).tokens == tokenizer.vocabulary.tokens
 

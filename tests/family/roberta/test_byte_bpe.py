@@ -371,5 +371,5 @@ def test_a_pre_trained_model_fills_masks_and_gives_features(folder, capsys, toke
     # So are other merges of the same tokens.
     shutil.copy(tests.GOLDEN / "byte_bpe" / "vocab.json", other)
     (other / "merges.txt").write_bytes(b"".join(merges.splitlines(True)[:9]))
-    with pytest.raises(UserError, match="vocab.json: has other merges than"):
+    with pytest.raises(UserError, match="vocab.json: has another merges.txt than"):
         fill_mask.main(fill_mask.Options(**filled | {"vocab_file": str(other)}))

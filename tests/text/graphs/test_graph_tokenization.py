@@ -14,7 +14,8 @@ from text.graphs import packing_graph
 from text.graphs.wordpiece_graph import WordPieceGraph
 from text.instances import packing
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import WordPiece, is_cjk
+from text.tokenizers.word_splitter import is_cjk
+from text.tokenizers.wordpiece import WordPiece
 
 GOLDEN = tests.GOLDEN / "tokenization"
 SWITCHES = [

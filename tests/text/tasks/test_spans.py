@@ -11,7 +11,8 @@ import tests
 from text.tasks import answer_spans, squad
 from text.tasks.answer_spans import Document, Lengths, Span
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
+from text.tokenizers.wordpiece import WordPiece
 
 GOLDEN = tests.GOLDEN / "squad"
 WORD = re.compile("[^ \t\r\n\u202f]+")

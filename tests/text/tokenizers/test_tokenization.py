@@ -13,7 +13,8 @@ from errors import UserError
 from text.tokenizers import word_by_word
 from text.tokenizers.table import DECOMPOSITION_WARNING, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
+from text.tokenizers.word_splitter import WordSplitter
+from text.tokenizers.wordpiece import WordPiece, check_case
 
 GOLDEN = tests.GOLDEN / "tokenization"
 

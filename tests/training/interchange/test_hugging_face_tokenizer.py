@@ -8,9 +8,9 @@ import tests
 from training.run import checks
 from training.storage import checkpoint
 from errors import UserError
-from text.tokenizers.bpe import ByteBpe
+from family.roberta.tokenizer import RobertaBpe
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
-from text.tokenizers.wordpiece import WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
 from training.interchange import hugging_face_tokenizers
 
 
@@ -32,9 +32,9 @@ def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
     pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
     (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
     checks._check_ids(pieces, str(tmp_path))
-    fewer = ByteBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
+    fewer = RobertaBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
     (tmp_path / "tokenizer.json").write_text(fewer)
-    with pytest.raises(UserError, match="has other merges than the merges.txt of"):
+    with pytest.raises(UserError, match="has another merges.txt than"):
         checks._check_ids(pieces, str(tmp_path))
     with pytest.raises(UserError, match="another kind of vocabulary"):
         checks._check_ids(ours, str(tmp_path))

@@ -30,7 +30,8 @@ from tests.conversion import convert
 from text.tokenizers import sentencepiece_files
 from text.tokenizers.sentencepiece_files import Piece
 from text.tokenizers.table import TokenizerOptions
-from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from text.tokenizers.word_splitter import WordSplitter
+from text.tokenizers.wordpiece import WordPiece
 
 pytestmark = [
     pytest.mark.slow,

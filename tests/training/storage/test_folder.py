@@ -100,6 +100,7 @@ def test_a_link_is_not_written_through(tmp_path, folder, guise):
     (tmp_path / "run.json").symlink_to(target)
     if guise == "link":
         target.write_text("mine")
+    folder.reopen()
     with pytest.raises(UserError, match="run.json: this program did not write it"):
         folder.write("run.json", "ours")
     assert target.exists() == (guise == "link")

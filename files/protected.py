@@ -114,7 +114,7 @@ def _models(read):
 
 
 def _with_weights():
-    return _WITH_WEIGHTS + extensions.listed("model_files")
+    return _WITH_WEIGHTS + extensions.entries("model_files")
 
 
 class _Folder:

@@ -12,4 +12,6 @@ EXTENSION = Extension(
         )
     },
     forms={"text": "family.t5.form:TEXT"},
+    tokenizer_classes={"T5Tokenizer": "sentencepiece"},
+    piece_models={"t5": "family.t5.tokenizer:FAMILY"},
 )

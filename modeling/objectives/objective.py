@@ -27,7 +27,6 @@ class Needs(NamedTuple):
         masks: "any": it learns masked tokens, which records hold or a step of the training
             draws; "drawn": records must not hold them; "none": it learns none, and records
             must not hold any.
-        draws: makes the step that draws masks; see `DrawMasks`.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
             they are not what the flags of the records say.
         rows: arguments of its constructor that describe the records: "tokens", the
@@ -38,7 +37,6 @@ class Needs(NamedTuple):
     features: tuple[str, ...] = ()
     sentence_task: str = ""
     masks: str = "none"
-    draws: Callable = DrawMasks
     mask_shares: tuple[float, float] | None = None
     rows: tuple[str, ...] = ()
 
@@ -107,9 +105,11 @@ class RowState(NamedTuple):
         shapes: config -> the shape for one row, by name. These names are in the batches
             and in the outputs of the network in training, float32 [b, ...]; at first they
             are zeros.
+        setting: the argument of the objective that asks for it, a flag.
     """
 
     shapes: Callable[[EncoderConfig], Mapping[str, tuple[int, ...]]]
+    setting: str
 
 
 class Summary(NamedTuple):
@@ -179,6 +179,10 @@ class Objective(abc.ABC):
             UserError: says why, and what to change.
         """
         del config
+
+    def mask_step(self, **settings) -> DrawMasks:
+        """The step that draws masks in training, for settings as those of `DrawMasks`."""
+        return DrawMasks(**settings)
 
     @abc.abstractmethod
     def network(

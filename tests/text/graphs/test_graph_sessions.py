@@ -10,6 +10,7 @@ from tests import graph_session, tiers
 from tests.saved_tokenizers import TEXTS, by_functions, check_server, in_python, saved
 from text.tokenizers import wordpiece
 from text.tokenizers.learning import sentencepiece_learning
+from text.tokenizers.sentencepiece import FAMILIES
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -25,7 +26,7 @@ def of_words(*words):
 def of_t5(folder):
     content = sentencepiece_learning.learn(
         iter(TEXTS * 9),
-        sentencepiece_learning.SYMBOLS["t5"],
+        FAMILIES["t5"].symbols,
         vocab_size=140,
         character_coverage=1.0,
         input_sentence_size=1000,

@@ -566,7 +566,6 @@ class Task:
 _SCRIPTS = (
     "run_classifier.py run_ner.py run_squad.py run_swag.py run_text_to_text.py".split()
 )
-)
 
 
 @arguments.checked(path=arguments.path)

@@ -18,6 +18,7 @@ import numpy as np
 
 from training.backend import tf
 from training.run import distribution, loop
+from family.albert import sentence_order
 from family.albert.encoder import AlbertConfig
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig
@@ -98,7 +99,7 @@ KINDS = {
         sentence_pairs.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
     ),
     "sentence order": Kind(
-        sentence_pairs.MaskedLMSentenceOrder,
+        sentence_order.MaskedLMSentenceOrder,
         AlbertConfig(
             # 0.6, through layers that are run twice, would enlarge what is rounded.
             **SIZES | {"initializer_range": 0.4, "num_hidden_layers": 2},

@@ -8,9 +8,10 @@ from training.backend import tf
 from training.queries import mask_filling, query
 from training.run.settle import ModelFlags
 from errors import UserError
-from family.electra.replaced_tokens import sample
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
+from modeling.objectives.table import OBJECTIVES
+from modeling.sampling import sample
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
 
@@ -24,8 +25,10 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     """
     model = query.read_model(flags)
     source, config = model.source, model.config
-    objective = source.settings.get("objective", "next_token")
-    if objective != "next_token":
+    objective = source.settings.get("objective")
+    row = OBJECTIVES.get(objective)
+    exporter = row and row.load().exporter
+    if objective and not (exporter and exporter.continues_texts):
         raise UserError(
             f"{flags.init_checkpoint}: was trained with --objective={objective}, which "
             "does not continue texts; use a checkpoint trained with --objective=next_token"

@@ -12,6 +12,7 @@ from training.backend import tf
 from training.run import distribution, loop, report
 from training.storage.folder import Folder
 from training.storage.source import Source
+from family.albert import sentence_order
 from family.albert.encoder import AlbertConfig
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig
@@ -160,7 +161,7 @@ ELMO = ElmoConfig(vocab_size=3000, hidden_size=8, lstm_size=6, num_hidden_layers
 COMPILED = {
     "pairs": (OBJECTIVE, TINY),
     "dynamic": (masked_lm.MaskedLM(), TINY),
-    "sentence order": (sentence_pairs.MaskedLMSentenceOrder(), ALBERT),
+    "sentence order": (sentence_order.MaskedLMSentenceOrder(), ALBERT),
     "next token": (next_token.NextToken(), GPT),
     "replaced tokens": (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
     "both neighbours": (bidirectional_lm.BidirectionalLM(), ELMO),

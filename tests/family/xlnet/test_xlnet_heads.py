@@ -7,9 +7,9 @@ import pytest
 
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
+from tests.family.electra import test_span_beams
+from tests.family.electra.test_span_beams import BEAMS, THEIR_BEAMS, trained
 from tests.family.xlnet.test_xlnet_encoder import GOLDEN, read_config
-from tests.modeling.objectives import test_span_beams
-from tests.modeling.objectives.test_span_beams import BEAMS, THEIR_BEAMS, trained
 
 CONFIG = dataclasses.replace(
     read_config(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0

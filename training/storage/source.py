@@ -104,7 +104,10 @@ class Source(ModelFolder):
     @classmethod
     def of(cls, folder: Folder) -> "Source":
         """The model in a folder that is open; see `open`."""
-        return cls(weight_formats.find(folder.best or folder), folder)
+        format = weight_formats.find(folder.best or folder)
+        if os.path.basename(os.path.normpath(folder.path)) == BEST:
+            folder = describing_folder(format.path)
+        return cls(format, folder)
 
     # --- The weights -----------------------------------------------------------------
 

@@ -26,8 +26,9 @@ DECOMPOSITION_WARNING = (
 # The last one that reads a vocabulary file is used; WordPiece, the first, takes any.
 TOKENIZERS: dict[str, Kind] = {
     "wordpiece": WordPieceKind(),
+    **{name: kind() for name, kind in extensions.load_rows("tokenizers").items()},
     "sentencepiece": SentencePieceKind(),
-} | {name: kind() for name, kind in extensions.load_rows("tokenizers").items()}
+}
 
 # The first line of a list of merges.
 _MERGES = b"#version"

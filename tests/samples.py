@@ -1,11 +1,15 @@
-"""What BERT's relatives add to tests that try every model; a missing folder adds nothing.
+"""What relatives and recipes add to tests that try everything of a kind.
 
-A relative's are in modules of tests/family/<name>/, each a dictionary. sample.py has
+It is in dictionaries, in modules of tests/family/<name>/ and tests/recipes/; a folder that
+is not there adds nothing. The callers of `collect` say what they ask for. A relative's
+sample.py, which loads no TensorFlow, has among others
 
     CONFIGS: architecture -> a small config.
     COMPILED, DIVIDED: kind of updates -> `Compiled`, `Divided`.
 
-and what single tests ask for by `collect`. It loads no TensorFlow.
+A folder's scripts.py has
+
+    SCRIPTS: script -> what makes its files and returns their flags, and the other flags.
 """
 
 import importlib
@@ -72,9 +76,14 @@ class Compiled(NamedTuple):
 
 
 def collect(name: str, module: str = "sample") -> dict:
-    """The entries of a dictionary in the folders of all relatives that are there."""
-    folders = sorted((tests.ROOT / "tests" / "family").glob(f"*/{module}.py"))
-    names = (f"tests.family.{path.parent.name}.{module}" for path in folders)
+    """The entries of a dictionary in all folders that are there."""
+    folder = tests.ROOT / "tests"
+    paths = sorted(
+        [*folder.glob(f"family/*/{module}.py"), *folder.glob(f"recipes/{module}.py")]
+    )
+    names = (
+        ".".join(path.relative_to(tests.ROOT).with_suffix("").parts) for path in paths
+    )
     modules = map(importlib.import_module, names)
     return {
         key: value for each in modules for key, value in getattr(each, name, {}).items()

@@ -10,12 +10,16 @@ import pytest
 
 import tests
 from training.queries import mask_filling
+from training.run import capacity
 from training.storage import checkpoint
 from errors import UserError
 from family.roberta.config import RobertaConfig
+from files import memory
 from modeling.objectives import masked_lm
 from recipes import augment, rewriting
 from tests.given import RELEASED
+from tests.recipes.scripts import of_augmentation
+from tests.training.run.test_capacity import refused
 from text.tokenizers.table import TokenizerOptions
 
 LINES = [
@@ -254,3 +258,13 @@ def test_a_vocabulary_of_parts_of_words_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(rewriting, "candidates_of", lambda vocabulary: nothing)
     with pytest.raises(UserError, match="vocab.txt: contains no whole words to put"):
         rewritten(tmp_path)
+
+
+def test_batches_that_cannot_fit_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total", lambda: 10**6)
+    monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
+    monkeypatch.setattr(capacity, "_has_accelerators", lambda: False)
+    flags = of_augmentation(tmp_path) | {"output_file": str(tmp_path / "out")}
+    message = "batch_size=1048576: a pass over 1,048,576 rows of"
+    refused(message, augment, flags, batch_size=2**20)
+    assert not (tmp_path / "out").exists()

@@ -12,6 +12,7 @@ from family.electra import replaced_tokens
 from family.electra.replaced_tokens import update
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
+from modeling.distillation.distillation import Distillation
 from modeling.masks.draw_masks import DrawMasks
 from modeling.objectives import roc
 from modeling.optimizers import clipping
@@ -23,6 +24,7 @@ from tests.family.electra.test_electra_encoder import (
     released,
     shapes,
 )
+from tests.modeling.distillation.test_distilled_words import make as distilled_words
 
 CLS, SEP, MASK = 2, 3, 4
 WHOLE = replaced_tokens.ReplacedTokens(0.5)
@@ -369,3 +371,10 @@ def test_only_an_electra_has_a_generator():
     with pytest.raises(UserError, match="the generator's hidden_size is 129, which 2"):
         replaced_tokens.ReplacedTokens(0.3225).check(odd)
     objective.check(CONFIG)
+
+
+def test_its_answers_are_not_compared_with_a_teacher():
+    task = replaced_tokens.ReplacedTokens()
+    assert not task.comparison
+    with pytest.raises(UserError, match="only an ELECTRA|no answers"):
+        distilled_words(Distillation(), task=task)

@@ -22,3 +22,4 @@ DIVIDED = {
         "discriminator_logits",
     )
 }
+STUDENTS = {"electra/hf/electra_masked_lm": [0]}

@@ -4,3 +4,4 @@ from family.roberta.config import RobertaConfig
 from tests import samples
 
 CONFIGS = {"roberta": RobertaConfig(**samples.SIZES)}
+STUDENTS = {"roberta/hf/masked_lm": [1]}

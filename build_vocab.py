@@ -34,13 +34,16 @@ from text import progress
 from text.corpus import formats, sample
 from text.corpus.formats import FORMATS, TextOptions
 from text.generation import work
-from text.tokenizers import recorded_settings, sentencepiece
+from text.tokenizers import recorded_settings
 from text.tokenizers.kind import Kind
 from text.tokenizers.learning.learner import Learner
+from text.tokenizers.sentencepiece import FAMILIES
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions, kind_of
 from text.tokenizers.tokenizer import Tokenizer
 
 _LEARNED = {name: kind for name, kind in TOKENIZERS.items() if kind.learner}
+# In the releases, of SentencePiece.
+_SIZES = ", ".join(f"{f.symbols.vocab_size} ({name})" for name, f in FAMILIES.items())
 _LARGEST = 10_000_000  # tokens; far more than anyone needs, and still fits in memory
 _SAMPLED = 1000  # lines of each part of the text
 _KOREAN_OR_JAPANESE = 0.1  # share of its lines; English text has far fewer
@@ -63,13 +66,12 @@ class Options(TokenizerOptions, TextOptions):
     )
     vocab_size: int | None = options.field(
         None,
-        help="Number of tokens to write, of all kinds; by default 30522, with "
-        "SentencePiece 30000 for ALBERT, 32000 for XLNet and T5 and 8002 for KoBERT, with "
-        "GPT-1's BPE 40478, as in the releases.",
+        help="Number of tokens to write, of all kinds; by default as in the releases: "
+        f"30522, with GPT-1's BPE 40478, with SentencePiece {_SIZES}.",
     )
     special_tokens: str = options.field(
-        "albert",
-        choices=tuple(sentencepiece.FAMILIES),
+        next(iter(FAMILIES)),
+        choices=tuple(FAMILIES),
         help="SentencePiece: whose special tokens and marks the model has. Scripts know "
         "the family of a model by them. t5 keeps text as it is; when a model is read, its "
         "100 tokens <extra_id_N> are added.",

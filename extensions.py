@@ -29,6 +29,13 @@ class Extension(NamedTuple):
         inspectors: that name -> its `Inspector`.
         row_options: groups of the flags that its instances have.
         tokenizers: name -> its `Kind`.
+        forms: name of a form of answers -> "module:NAME" of its `Form`.
+        model_files: patterns of the names of files next to weights, which no command
+            replaces.
+        tokenizer_classes: what Hugging Face calls a tokenizer -> the name of its `Kind`.
+        span_heads: name -> "module:NAME" of a `SpanHead` for questions.
+        config_files: what releases and others call the file of a config.
+        piece_models: name -> "module:NAME" of a `Family` of SentencePiece models.
     """
 
     architectures: Mapping[str, tuple[str, str]] = {}
@@ -38,6 +45,12 @@ class Extension(NamedTuple):
     inspectors: Mapping[str, str] = {}
     row_options: tuple[str, ...] = ()
     tokenizers: Mapping[str, str] = {}
+    forms: Mapping[str, str] = {}
+    model_files: tuple[str, ...] = ()
+    tokenizer_classes: Mapping[str, str] = {}
+    piece_models: Mapping[str, str] = {}
+    span_heads: Mapping[str, str] = {}
+    config_files: tuple[str, ...] = ()
 
 
 def rows(table: str) -> dict:
@@ -50,14 +63,18 @@ def rows(table: str) -> dict:
 
 
 def load_rows(table: str) -> dict:
-    """Like `rows`, of a table with one class in a row, which it imports."""
+    """Like `rows`, of a table whose rows name one object, which it imports."""
     return {key: pkgutil.resolve_name(name) for key, name in rows(table).items()}
+
+
+def entries(table: str) -> tuple[str, ...]:
+    """The names in all extensions, of a table that is a list of them."""
+    return tuple(name for each in _extensions() for name in getattr(each, table))
 
 
 def groups(table: str) -> tuple[type, ...]:
     """The groups of flags that all extensions have in a table."""
-    names = (name for extension in _extensions() for name in getattr(extension, table))
-    return tuple(map(pkgutil.resolve_name, names))
+    return tuple(map(pkgutil.resolve_name, entries(table)))
 
 
 def require(package: str) -> None:

@@ -22,15 +22,17 @@ import numpy as np
 from absl import logging
 
 import command_line
+import extensions
 import options
 from errors import UserError
-from modeling.objectives.span_heads import SPAN_HEADS, SpanHead
+from modeling.objectives.span_head import SpanHead
 from text.tasks import answer_spans, squad
 from training.finetuning import squad_metrics
 from training.finetuning.options import FineTuningOptions
 
 _FIRST_UNIQUE_ID = 1000000000
 _NOTHING = "(no answer)"
+SPAN_HEADS: dict[str, SpanHead] = extensions.load_rows("span_heads")
 
 # Questions and their texts, to check an export on.
 _SAMPLES = (

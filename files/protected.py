@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterable
 
+import extensions
 from errors import UserError
 from files import json_files, local, sources
 
@@ -32,24 +33,20 @@ RUN_FILES = frozenset(
     """.split()
 )
 # What scripts look for next to weights, and what other programs do.
-_WITH_WEIGHTS = (
+_WITH_WEIGHTS = (  # and what extensions list
     "*.meta",
     "*config*.json",
     "added_tokens.json",
     "checkpoint",
-    "encoder_bpe*.json",
     "merges.txt",
-    "*options.json",
     "*.model",
     "run.json",
     "special_tokens_map.json",
     "task.json",
     "text.json",
     "tokenizer*.json",
-    "vocab*.bpe",
     "vocab.json",
     "vocab.txt",
-    "words.txt",
 )
 
 
@@ -108,12 +105,16 @@ def is_weights(name: str) -> bool:
 
 def _models(read):
     """The folders of the models that a command reads."""
-    parts = _WEIGHTS + _WITH_WEIGHTS
+    parts = _WEIGHTS + _with_weights()
     folders = {path for path in read if os.path.isdir(path)}
     folders |= {
         os.path.dirname(p) for p in read if _match([os.path.basename(p)], parts)
     }
     return set(map(os.path.realpath, folders))
+
+
+def _with_weights():
+    return _WITH_WEIGHTS + extensions.entries("model_files")
 
 
 class _Folder:
@@ -144,7 +145,7 @@ class _Folder:
         if in_model or (is_export and names & _OF_EXPORT):
             return f"the export in {self._path}"
         is_model = is_run or self._path in models or _match(self._numbers, _WEIGHTS)
-        if _match(names, _WEIGHTS) or (is_model and _match(names, _WITH_WEIGHTS)):
+        if _match(names, _WEIGHTS) or (is_model and _match(names, _with_weights())):
             return f"the model in {self._path}"
         return None
 

@@ -2,37 +2,17 @@
 
 Every export serves one form. Loads only NumPy.
 
-To add a form, add a row to FORMS.
+To add a form, add a row to FORMS, or to the `forms` of an extension.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+import extensions
+from serving.form import Form, number_of, numbers_of, text_of, tokens_of
+
 RARE = ("probability", "score", "null_odds")  # only from some models
-
-
-class Form(NamedTuple):
-    """A row of the table.
-
-    Attributes:
-        answer: (an output's row by name, the request) -> the JSON answer; strings are UTF-8
-            bytes, and lists of the request tell how much of a padded row to use.
-        names: the names in an answer.
-        task: what hubs call the task.
-        purpose: what such a model does, in words.
-        faults: (name, texts) -> what is wrong with a list of a request, for a person.
-        export: "module:class" of the `TextExport` that answers so with a network of
-            pre-training; None if only fine-tuned models do.
-    """
-
-    answer: Callable[[Mapping, Mapping], dict]
-    names: tuple[str, ...]
-    task: str
-    purpose: str
-    faults: Callable[[str, Sequence[str]], Iterator[str]] | None = None
-    export: str | None = None
 
 
 def answers(
@@ -54,48 +34,44 @@ def answers(
 
 def _label(row, request):
     return {
-        "predicted": _text(row["predicted"]),
+        "predicted": text_of(row["predicted"]),
         "probabilities": _by_label(row),
     }
 
 
 def _labels(row, request):
     return {
-        "predicted": [_text(label) for label in row["predicted"] if label],
+        "predicted": [text_of(label) for label in row["predicted"] if label],
         "probabilities": _by_label(row),
     }
 
 
 def _number(row, request):
-    return {"predicted": _float(row["predicted"])}
-
-
-def _plain_text(row, request):
-    return {"predicted": _text(row["predicted"])}
+    return {"predicted": number_of(row["predicted"])}
 
 
 def _choice(row, request):
     return {
         "predicted": int(row["predicted"]),
-        "probabilities": _floats(row["probabilities"][: _list_size(request)]),
+        "probabilities": numbers_of(row["probabilities"][: _list_size(request)]),
     }
 
 
 def _span(row, request):
     return {
-        "answer": _text(row["answer"]),
+        "answer": text_of(row["answer"]),
         "start": int(row["start"]),
         "end": int(row["end"]),
         # The last only from models that may decline to answer.
-        **{name: _float(row[name]) for name in RARE if name in row},
+        **{name: number_of(row[name]) for name in RARE if name in row},
     }
 
 
 def _word_tags(row, request):
     num_words = _list_size(request)
     return {
-        "tags": [_text(tag) for tag in row["tags"][:num_words]],
-        "probabilities": _floats(row["probabilities"][:num_words]),
+        "tags": [text_of(tag) for tag in row["tags"][:num_words]],
+        "probabilities": numbers_of(row["probabilities"][:num_words]),
     }
 
 
@@ -105,43 +81,21 @@ def _tags(row, request):
         **_word_tags(row, request),
         "entities": [
             {
-                "text": _text(text),
-                "type": _text(kind),
+                "text": text_of(text),
+                "type": text_of(kind),
                 "start": int(start),
                 "stop": int(stop),
             }
             for text, kind, start, stop in zip(*(row[n] for n in names), strict=True)
             # Tokens that are a space are not scored, so one alone is not an entity.
-            if start >= 0 and _text(text) != " "
+            if start >= 0 and text_of(text) != " "
         ],
     }
 
 
 def _masks(row, request):
-    masks = map(_tokens, row["tokens"], row["probabilities"])
+    masks = map(tokens_of, row["tokens"], row["probabilities"])
     return {"masks": [mask for mask in masks if mask]}
-
-
-def _next(row, request):
-    return {"tokens": _tokens(row["tokens"], row["probabilities"])}
-
-
-def _replaced(row, request):
-    (text,) = request.values()
-    return {
-        "tokens": [
-            {
-                "text": text[start:end],
-                "start": int(start),
-                "end": int(end),
-                "probability": _float(probability),
-            }
-            for start, end, probability in zip(
-                row["starts"], row["ends"], row["probabilities"], strict=True
-            )
-            if start >= 0
-        ]
-    }
 
 
 def _faults_of_choices(name, texts):
@@ -152,17 +106,9 @@ def _faults_of_choices(name, texts):
             yield f"{name} has an empty choice, number {number}"
 
 
-def _tokens(tokens, probabilities):
-    return [
-        {"token": _text(token), "probability": _float(probability)}
-        for token, probability in zip(tokens, probabilities, strict=True)
-        if token
-    ]
-
-
 def _by_label(row):
-    labels = map(_text, row["labels"])
-    return dict(zip(labels, _floats(row["probabilities"]), strict=True))
+    labels = map(text_of, row["labels"])
+    return dict(zip(labels, numbers_of(row["probabilities"]), strict=True))
 
 
 def _list_size(request):
@@ -170,21 +116,7 @@ def _list_size(request):
     return size
 
 
-def _text(value: bytes) -> str:
-    return value.decode("utf-8")
-
-
-def _floats(values):
-    return [_float(value) for value in values]
-
-
-def _float(value: np.float32) -> float:
-    """The shortest number that is this float32: 0.9, not 0.8999999761581421."""
-    return float(str(value))
-
-
 _PREDICTED = ("predicted", "probabilities")
-_PRETRAINED = "training.pretraining.exports"
 FORMS = {
     "label": Form(_label, _PREDICTED, "text-classification", "classifies texts"),
     "labels": Form(_labels, _PREDICTED, "text-classification", "classifies texts"),
@@ -216,27 +148,6 @@ FORMS = {
         ("masks",),
         "fill-mask",
         "fills in masked words",
-        export=f"{_PRETRAINED}:MasksExport",
+        export="training.pretraining.exports:MasksExport",
     ),
-    "next": Form(
-        _next,
-        ("tokens",),
-        "text-generation",
-        "continues texts",
-        export=f"{_PRETRAINED}:ContinuationExport",
-    ),
-    "replaced": Form(
-        _replaced,
-        ("tokens",),
-        "token-classification",
-        "finds replaced tokens",
-        export=f"{_PRETRAINED}:ReplacedExport",
-    ),
-    "text": Form(
-        _plain_text,
-        ("predicted",),
-        "text2text-generation",
-        "answers texts with texts",
-        export=f"{_PRETRAINED}:SpansExport",
-    ),
-}
+} | extensions.load_rows("forms")

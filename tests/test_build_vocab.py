@@ -1,21 +1,18 @@
 """A learned vocabulary: its layout, its pieces, the figures printed, and the refusals."""
 
-import contextlib
 import gzip
 import json
 import string
-import subprocess
 import sys
 import unicodedata
 
 import pytest
 
-import build_vocab
 from build_vocab import Options
 from errors import UserError
+from tests.learning import TEXT, check_same_bytes, learn
 from tests.text.corpus.dumps import dump, page
 from text.corpus import text_format
-from text.tokenizers.bpe import byte_characters
 from text.tokenizers.learning import morphemes
 from text.tokenizers.learning.word_learning import WordCounts
 from text.tokenizers.table import TokenizerOptions
@@ -23,23 +20,11 @@ from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.word_splitter import WordSplitter
 from text.tokenizers.wordpiece import WordPiece
 
-TEXT = "Low lower lowest, new newer newest! Él niño: 我们.\n" * 20
-
 
 @pytest.fixture
 def build(tmp_path):
     def build_from(text, **chosen):
-        path = tmp_path / "text.txt"
-        if text is not None:
-            path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        chosen = {
-            "input_file": [str(path)],
-            "output_file": str(tmp_path / "made" / "vocab.txt"),
-            "vocab_size": 130,
-            "num_unused": 2,
-            **chosen,
-        }
-        build_vocab.main(Options(**chosen))
+        learn(tmp_path, text, **chosen)
         return (tmp_path / "made" / "vocab.txt").read_text("utf-8").splitlines()
 
     return build_from
@@ -261,75 +246,6 @@ def test_reserved_tokens_are_counted(build, capsys):
     )
 
 
-@pytest.fixture
-def byte_level(build, tmp_path):
-    """Builds vocab.json; returns its folder."""
-
-    def build_from(text, **chosen):
-        chosen = {"output_file": str(tmp_path / "bpe" / "vocab.json")} | chosen
-        with contextlib.suppress(FileNotFoundError):  # there is no vocab.txt
-            build(text, vocab_size=chosen.pop("vocab_size", 285), **chosen)
-        return tmp_path / "bpe"
-
-    return build_from
-
-
-def test_a_byte_level_vocabulary_is_laid_out_like_robertas(byte_level, capsys):
-    folder = byte_level(TEXT + "한국어 漢字\n", heldout_share=0.1)
-    tokens = list(json.loads((folder / "vocab.json").read_text("utf-8")))
-    assert tokens[:4] == ["<s>", "<pad>", "</s>", "<unk>"] and tokens[-1] == "<mask>"
-    assert len(tokens) == 285 and set(byte_characters()) == set(tokens[4:260])
-    merges = (folder / "merges.txt").read_text("utf-8").splitlines()
-    assert merges[0].startswith("#version")
-    assert [m.replace(" ", "") for m in merges[1:]] == tokens[260:-1]
-    tokenizer = TokenizerOptions().load_tokenizer(str(folder))
-    # The words of the text are learned with their space; none is [UNK].
-    assert "\u0120newest" in tokens
-    pieces = tokenizer.tokenize("newest newest")
-    assert len(pieces) > 2 and pieces[-1] == "\u0120newest"
-    out = capsys.readouterr().out
-    assert "vocab.json: 285 tokens" in out and "0.000% are [UNK]" in out
-    assert "left out" not in out
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"vocab_size": 261}, "=261: must be above 261, .* plus all bytes"),
-        ({"output_file": "other.json"}, "other.json: a byte-level .* named vocab.json"),
-    ],
-)
-def test_refusals_of_byte_level_vocabularies(byte_level, tmp_path, chosen, message):
-    with pytest.raises(UserError, match=message):
-        byte_level(TEXT, **chosen)
-    assert list(tmp_path.glob("bpe/*")) == []
-
-
-def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(build, tmp_path, capsys):
-    file = tmp_path / "gpt" / "encoder_bpe_190.json"
-    chosen = {"output_file": str(file), "heldout_share": 0.1}
-    with contextlib.suppress(FileNotFoundError):  # there is no vocab.txt
-        build(TEXT + "漢\n", vocab_size=190, **chosen)
-    tokens = list(json.loads(file.read_text("utf-8")))
-    assert tokens[0] == "<unk>" and len(tokens) == 158  # no others occur together
-    characters = [token for token in tokens[1:] if len(token) == 1]
-    assert "我" in characters and "漢" not in characters and "Z" not in characters
-    ends = [f"{character}</w>" for character in ["\n", *characters]]
-    assert tokens[1 : 1 + len(characters) + len(ends)] == [*characters, *ends]
-    merges = (file.parent / "vocab_190.bpe").read_text("utf-8").splitlines()
-    assert [m.replace(" ", "") for m in merges[1:]] == tokens[2 * len(characters) + 2 :]
-    tokenizer = TokenizerOptions().load_tokenizer(str(file))
-    assert tokenizer.tokenize("Newest, 漢") == ["newest</w>", ",</w>", "<unk>"]
-    out = capsys.readouterr().out
-    assert "left out: 1 characters" in out and "0.000% are [UNK], 1.000 pieces" in out
-    for wrong in (
-        {"vocab_size": 20},
-        {"kind": "gpt_bpe", "output_file": "a/vocab.json"},
-    ):
-        with pytest.raises(UserError, match="two tokens for each|be"):
-            build(TEXT, **chosen | {"vocab_size": 190} | wrong)
-
-
 def test_rare_words_make_room_but_their_characters_count():
     counts = WordCounts(WordSplitter(), most_words=3)
     counts.add("a a a b b c c d e")
@@ -340,30 +256,8 @@ def test_rare_words_make_room_but_their_characters_count():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "encoder_bpe.json"])
-def test_every_process_writes_the_same_bytes(tmp_path, name):
-    """Ties are many here; hash seeds and threads would break them differently."""
-    text = "".join(f"w{a}{b}{c} " for a in "abcd" for b in "efgh" for c in "ijkl")
-    (tmp_path / "text.txt").write_text(f"{text}\n" * 5)
-    made = []
-    size = 320 if name == "vocab.json" else 190
-    for seed, threads in (("1", "1"), ("2", "2"), ("3", "2")):
-        output = tmp_path / seed / name
-        subprocess.run(
-            [
-                *[sys.executable, build_vocab.__file__, f"--vocab_size={size}"],
-                *[f"--input_file={tmp_path}/text.txt", "--num_unused=0"],
-                f"--output_file={output}",
-            ],
-            check=True,
-            env={"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads},
-        )
-        made.append([path.read_bytes() for path in sorted(output.parent.iterdir())])
-    assert made[0] == made[1] == made[2]
-    vocabulary = (tmp_path / "1" / name).read_bytes()
-    is_json = name.endswith(".json")
-    count = len(json.loads(vocabulary)) if is_json else vocabulary.count(b"\n")
-    assert count == size
+def test_every_process_writes_the_same_bytes(tmp_path):
+    check_same_bytes(tmp_path, "vocab.txt", size=190)
 
 
 def test_pieces_stay_within_morphemes(build, capsys):
@@ -389,7 +283,6 @@ def test_without_kiwipiepy_the_requirements_are_named(build, monkeypatch):
 
 
 def test_only_wordpiece_knows_morphemes(build, tmp_path):
-    for name in ("vocab.json", "spiece.model"):
-        given = {"input_file": ["a.txt"], "output_file": str(tmp_path / name)}
-        with pytest.raises(UserError, match="--piece_boundaries does not apply"):
-            Options(**given, piece_boundaries="morphemes")
+    given = {"input_file": ["a.txt"], "output_file": str(tmp_path / "spiece.model")}
+    with pytest.raises(UserError, match="--piece_boundaries does not apply"):
+        Options(**given, piece_boundaries="morphemes")

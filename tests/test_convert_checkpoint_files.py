@@ -7,7 +7,7 @@ import pytest
 from training.storage.folder import text_settings
 from errors import UserError
 from modeling.objectives import masked_lm, span_beams
-from modeling.objectives.span_heads import SPAN_HEADS
+from run_squad import SPAN_HEADS
 from tests.conversion import CLASSIFIER, convert, made
 
 

@@ -37,4 +37,5 @@ class SentenceOrderInspector(PairInspector):
         return 1, "must be 0 (in order) or 1 (swapped)"
 
     def most_ones(self, options) -> float:
-        return MOST_RANDOM if options.pairs_lone_sentences else 0.5
+        # The release pairs lone sentences with random text.
+        return 0.5 if self.masks.is_described else MOST_RANDOM

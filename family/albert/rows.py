@@ -21,6 +21,7 @@ class SentenceOrder(pairs.Pairs):
     """
 
     sentence_task = "sentence_order"
+    released = {"ngram": 3}
     none_planned = "no document has two sentences, which a pair needs"
 
     random_next = False

@@ -16,6 +16,9 @@ EXTENSION = Extension(
             "family.electra.options:ReplacedTokensOptions",
         )
     },
+    forms={"replaced": "family.electra.form:REPLACED"},
     instances={"electra": "family.electra.rows:ElectraSegments"},
     inspectors={"electra": "family.electra.inspector:SegmentInspector"},
+    tokenizer_classes={"ElectraTokenizer": "wordpiece"},
+    span_heads={"electra": "family.electra.span_head:SPAN_HEAD"},
 )

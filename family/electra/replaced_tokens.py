@@ -3,7 +3,6 @@
 Axes: b batch, s seq_length, p predictions, v vocab_size.
 """
 
-import math
 from collections.abc import Mapping
 
 import keras
@@ -18,6 +17,7 @@ from modeling.architectures.table import make_encoder
 from modeling.objectives import roc
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.objective import Exporter, Needs, Summary, row_weights
+from modeling.sampling import sample
 
 _SAMPLE = 16  # what random numbers are for; those of masks have lower numbers
 
@@ -171,49 +171,6 @@ def update(ids, positions, tokens):
     means = ops.floor_divide(sums, ops.maximum(counts, 1))
     rest = ops.where(counts > 0, means, ids[:, 1:])
     return ops.concatenate([ids[:, :1], rest], axis=1)
-
-
-def sample(logits, draws):
-    """Samples a token from the softmax of each row of logits.
-
-    The distribution is that of the release, which adds Gumbel noise and so needs a random
-    number for each token of the vocabulary.
-
-    Args:
-        logits: float32 [b, p, v].
-        draws: float32 [b, p], uniform in [0, 1).
-    Returns:
-        int32 [b, p]; no token whose probability is 0 in float32.
-    """
-    vocab_size = logits.shape[-1]
-    size = math.isqrt(vocab_size - 1) + 1
-    missing = -vocab_size % size
-    probs = ops.pad(ops.softmax(logits), ((0, 0), (0, 0), (0, missing)))
-    # First a block of tokens, then one of its tokens: a sum over the whole vocabulary,
-    # token by token, would be slow and inaccurate.
-    blocks = ops.reshape(probs, (*ops.shape(logits)[:2], -1, size))
-    block, rest = _reached(ops.sum(blocks, axis=-1), draws)
-    inside = ops.take_along_axis(blocks, block[..., None, None], axis=2)[:, :, 0]
-    token, _ = _reached(inside, rest)
-    return block * size + token
-
-
-def _reached(weights, share):
-    """Where the running sum of weights [..., n] exceeds this share of their sum.
-
-    Returns:
-        int32 [...], and which share of the weight there is needed to get so far.
-    """
-    sums = ops.cumsum(weights, axis=-1)
-    # Rounded, it might be the whole sum, and what follows may have a weight of 0.
-    target = ops.minimum(share, 1.0 - 1e-6) * sums[..., -1]
-    index = ops.sum(ops.cast(sums <= target[..., None], "int32"), axis=-1)
-    at = [
-        ops.take_along_axis(x, index[..., None], axis=-1)[..., 0]
-        for x in (sums, weights)
-    ]
-    rest = (target - (at[0] - at[1])) / at[1]
-    return index, ops.clip(rest, 0.0, 1.0)
 
 
 class ReplacedTokens(MaskedLM):

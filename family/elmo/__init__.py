@@ -9,5 +9,6 @@ EXTENSION = Extension(
     objectives={
         "bidirectional_lm": ("family.elmo.bidirectional_lm:BidirectionalLM", None)
     },
+    model_files=("*options.json", "words.txt"),
     tokenizers={"whole_words": "family.elmo.tokenizer:WholeWordsKind"},
 )

@@ -86,7 +86,7 @@ class NextToken(Objective):
 
     loss_weights = {"next_token_loss": 1.0}
     metric_names = ("next_token_accuracy",)
-    exporter = Exporter("next", attention_direction="left_to_right", begins_texts=True)
+    exporter = Exporter("next", continues_texts=True)
     summary = perplexity_of("next_token_loss")
 
     def check(self, config) -> None:

@@ -11,4 +11,7 @@ EXTENSION = Extension(
             "family.t5.options:SpanCorruptionOptions",
         )
     },
+    forms={"text": "family.t5.form:TEXT"},
+    tokenizer_classes={"T5Tokenizer": "sentencepiece"},
+    piece_models={"t5": "family.t5.tokenizer:FAMILY"},
 )

@@ -19,4 +19,8 @@ EXTENSION = Extension(
     instances={"contiguous": "family.xlnet.rows:Contiguous"},
     inspectors={"contiguous": "family.xlnet.inspector:ContiguousInspector"},
     row_options=("family.xlnet.rows:ContiguousOptions",),
+    tokenizer_classes={"XLNetTokenizer": "sentencepiece"},
+    piece_models={"xlnet": "family.xlnet.tokenizer:FAMILY"},
+    span_heads={"xlnet": "modeling.objectives.span_head:DEFAULT"},
+    config_files=("xlnet_config.json",),
 )

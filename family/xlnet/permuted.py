@@ -3,8 +3,6 @@
 Axes: b batch, s seq_length, p predictions, h hidden_size, v vocab_size.
 """
 
-import functools
-
 import numpy as np
 from keras import ops
 
@@ -230,6 +228,7 @@ class Permuted(MaskedLM):
 
     loss_weights = {"permuted_lm_loss": 1.0}
     metric_names = ("permuted_lm_accuracy",)
+    needs = Needs(masks="drawn", rows=("reuse_len",))
     exporter = comparison = None
     summary = perplexity_of("permuted_lm_loss")
 
@@ -241,12 +240,12 @@ class Permuted(MaskedLM):
         reuse_len: int = 0,
     ):
         self._memory = {"mem_len": mem_len, "reuse_len": reuse_len}
-        draws = functools.partial(
-            DrawSpans, alpha=mask_alpha, beta=mask_beta, reuse_len=reuse_len
-        )
-        self.needs = Needs(masks="drawn", draws=draws, rows=("reuse_len",))
+        self._spans = {"alpha": mask_alpha, "beta": mask_beta, "reuse_len": reuse_len}
         if mem_len:
-            self.state = RowState(self._shapes)
+            self.state = RowState(self._shapes, "mem_len")
+
+    def mask_step(self, **settings) -> DrawSpans:
+        return DrawSpans(**self._spans, **settings)
 
     def check(self, config) -> None:
         super().check(config)

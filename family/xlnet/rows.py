@@ -75,7 +75,10 @@ class Contiguous(Instances):
         "the text must have --max_seq_length tokens"
     )
     passes_differ = True
-    in_order = True
+
+    @property
+    def rows_per_batch(self) -> int:
+        return self.options.rows_per_batch
 
     @property
     def reuse(self) -> int:

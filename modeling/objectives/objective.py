@@ -27,7 +27,6 @@ class Needs(NamedTuple):
         masks: "any": it learns masked tokens, which records hold or a step of the training
             draws; "drawn": records must not hold them; "none": it learns none, and records
             must not hold any.
-        draws: makes the step that draws masks; see `DrawMasks`.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
             they are not what the flags of the records say.
         rows: arguments of its constructor that describe the records: "tokens", the
@@ -38,7 +37,6 @@ class Needs(NamedTuple):
     features: tuple[str, ...] = ()
     sentence_task: str = ""
     masks: str = "none"
-    draws: Callable = DrawMasks
     mask_shares: tuple[float, float] | None = None
     rows: tuple[str, ...] = ()
 
@@ -63,16 +61,15 @@ class Exporter(NamedTuple):
     """What an export of the trained network answers.
 
     Attributes:
-        form: of the answers: "masks", "next", "replaced" or "text".
+        form: of the answers, a row of serving's forms.
         variables: what the names of the variables begin with that give those answers.
-        attention_direction: that the encoder must have, if not every one will do.
-        begins_texts: whether a token that begins rows is put before a text.
+        continues_texts: whether it says what follows a text. The encoder must read from
+            left to right, and a token that begins rows is put before the text.
     """
 
     form: str
     variables: tuple[str, ...] = ("",)
-    attention_direction: str | None = None
-    begins_texts: bool = False
+    continues_texts: bool = False
 
 
 def _outputs_of(names):
@@ -108,9 +105,11 @@ class RowState(NamedTuple):
         shapes: config -> the shape for one row, by name. These names are in the batches
             and in the outputs of the network in training, float32 [b, ...]; at first they
             are zeros.
+        setting: the argument of the objective that asks for it, a flag.
     """
 
     shapes: Callable[[EncoderConfig], Mapping[str, tuple[int, ...]]]
+    setting: str
 
 
 class Summary(NamedTuple):
@@ -180,6 +179,10 @@ class Objective(abc.ABC):
             UserError: says why, and what to change.
         """
         del config
+
+    def mask_step(self, **settings) -> DrawMasks:
+        """The step that draws masks in training, for settings as those of `DrawMasks`."""
+        return DrawMasks(**settings)
 
     @abc.abstractmethod
     def network(

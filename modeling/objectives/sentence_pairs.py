@@ -1,6 +1,6 @@
-"""Masked words and a label for two spans: BERT's and ALBERT's pre-training.
+"""Masked words and a label for two spans: BERT's pre-training.
 
-BERT learns whether the second span follows the first, ALBERT whether they are swapped.
+The label says whether the second span follows the first; a subclass may have another.
 """
 
 import keras
@@ -26,12 +26,6 @@ class PretrainingModel(MaskedLMModel):
         pooled = self.encoder.pool(outputs, batch.get("input_mask"))
         logits = self.next_sentence(pooled)
         return outputs | {f"{self.sentence_task}_logits": logits}
-
-
-class SentenceOrderModel(PretrainingModel):
-    """The same, but that its logits are called sentence_order_logits."""
-
-    sentence_task = "sentence_order"
 
 
 class NextSentenceHead(keras.layers.Layer):
@@ -77,19 +71,3 @@ class MaskedLMNextSentence(MaskedLM):
         labels = ops.squeeze(batch["next_sentence_labels"], axis=1)
         of_sentences = {self.needs.sentence_task: (labels, row_weights(batch))}
         return super().targets(batch) | of_sentences
-
-
-class MaskedLMSentenceOrder(MaskedLMNextSentence):
-    """Masked words and sentence order, summed with equal weight.
-
-    In next_sentence_labels, 0 is in order and 1 is swapped.
-
-    Source: google-research/albert@b772393 run_pretraining.py:170-177, 255-270, 340-361.
-    """
-
-    loss_weights = {"masked_lm_loss": 1.0, "sentence_order_loss": 1.0}
-    metric_names = ("masked_lm_accuracy", "sentence_order_accuracy")
-    needs = MaskedLMNextSentence.needs._replace(sentence_task="sentence_order")
-
-    def network(self, config, *, seed=0, dtype="float32") -> SentenceOrderModel:
-        return SentenceOrderModel(config, seed=seed, dtype=dtype)

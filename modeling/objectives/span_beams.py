@@ -1,7 +1,6 @@
 """Heads for questions that try several starts and ends, and may find no answer.
 
-The end depends on the start. They are those of XLNet's, ALBERT's and
-ELECTRA's releases; each is a row of SPAN_HEADS in span_heads.py.
+The end depends on the start. Each is described by a `SpanHead`, as a release has it.
 
 Axes: b batch, s seq_length, h hidden_size, n starts, m ends.
 """
@@ -17,7 +16,7 @@ from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 from modeling.objectives.objective import row_weights
-from modeling.objectives.span_heads import SpanHead
+from modeling.objectives.span_head import SpanHead
 
 # Finite, as scores are written and compared.
 _IMPOSSIBLE = -1e30

@@ -44,7 +44,4 @@ OBJECTIVES = {
         "modeling.objectives.sentence_pairs:MaskedLMNextSentence"
     ),
     "masked_lm": Kind("modeling.objectives.masked_lm:MaskedLM"),
-    "masked_lm_sentence_order": Kind(
-        "modeling.objectives.sentence_pairs:MaskedLMSentenceOrder"
-    ),
 } | {name: Kind(*row) for name, row in extensions.rows("objectives").items()}

@@ -26,9 +26,9 @@ from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.span_beams import SpanBeams
-from modeling.objectives.span_heads import SPAN_HEADS
 from modeling.objectives.with_language_model import WithLanguageModel
 from modeling.optimizers.in_keras import LearningRate, Optimizer
+from run_squad import SPAN_HEADS
 
 SIZES = {
     "vocab_size": 40,

@@ -191,7 +191,7 @@ def refuse_rows(settings: Settings, number: int, empty: bool = False) -> None:
     """Raises UserError if there are no rows, or one of the output files would be empty."""
     if not number:
         raise UserError(f"{settings.input_files[0]}: {settings.make().none_planned}")
-    rows_per_batch = settings.rows_per_batch or 1
+    rows_per_batch = settings.make().rows_per_batch or 1
     if empty or number // rows_per_batch < len(settings.output_files):
         raise UserError(
             f"{settings.output_files[-1]}: the text yields {number} instances "
@@ -204,7 +204,7 @@ def write_all(settings, folder, workers, counts):
     workers.share.do_once(f"{folder.path}/room", _make_room, settings)
     tasks, joins, written = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
-    batch_rows = settings.rows_per_batch or 1  # in one file
+    batch_rows = settings.make().rows_per_batch or 1  # in one file
     for file, path in enumerate(settings.output_files):
         first, last = (
             total // batch_rows * end // num_files * batch_rows
@@ -431,7 +431,7 @@ def write(prefix, settings_file, path, first, last, total):
     with replacing(path) as plain, packed(plain, settings) as file:
         for start in range(first, last, BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, last))
-            if instances.in_order:
+            if instances.rows_per_batch:
                 places = instances.arranged(rows, total, settings.dupe_factor)
             else:
                 places = permute(rows, total, order)

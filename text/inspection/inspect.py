@@ -199,10 +199,8 @@ class Inspection:
         except ValueError:
             problem = "is not a tf.train.Example"
         if {"input_ids", "masked_lm_ids"} <= lengths.keys():
-            # Only ALBERT's records have it.
-            is_order = "token_boundary" in lengths
             return RowOptions.of_release(
-                "sentence_order" if is_order else "next_sentence",
+                lambda rows: {label.name for label in rows.labels()} <= lengths.keys(),
                 max_seq_length=lengths["input_ids"],
                 max_predictions_per_seq=lengths["masked_lm_ids"],
             )

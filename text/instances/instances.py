@@ -7,7 +7,7 @@ declared here; what is checked and shown of a kind is in text/inspection.
 import abc
 import array
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -115,18 +115,24 @@ class Instances(abc.ABC):
         spans: names of the runs of the corpus in a row.
         sentence_task: what next_sentence_labels are about, "next_sentence" or
             "sentence_order"; "" if rows have none.
+        released: the flags of the records of another release than BERT's, which have no
+            description; None if there are none of this kind.
         none_planned: what to tell a user whose text yields no rows.
         passes_differ: whether each pass over a text plans different rows.
-        in_order: whether records are read in their order, in batches of `rows_per_batch`.
+        rows_per_batch: if not 0, records are read in their order, in batches of this many,
+            and a row continues that of the batch before.
+        reuse: the first tokens of a row that do so.
         crosses_documents: whether a row continues into the next document.
     """
 
     planned: np.dtype
     spans: tuple[str, ...]
     sentence_task: str = ""
+    released: Mapping[str, object] | None = None
     none_planned: str
     passes_differ: bool
-    in_order = False
+    rows_per_batch = 0
+    reuse = 0
     crosses_documents = False
 
     def __init__(self, options: RecordOptions, masks: Masks):
@@ -141,7 +147,7 @@ class Instances(abc.ABC):
         """Raises UserError if the flags do not fit each other or the vocabulary."""
 
     def arranged(self, records: np.ndarray, total: int, passes: int) -> np.ndarray:
-        """The planned rows of records, for kinds whose records are `in_order`.
+        """The planned rows of records, for kinds with `rows_per_batch`.
 
         Args:
             records: int64 [n], numbers of records.

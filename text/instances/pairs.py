@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -40,10 +39,6 @@ _RANDOM_SPANS = 1 << 12  # looked up at a time
 @dataclasses.dataclass(frozen=True)
 class PairOptions(options.Group):
     """Records. Which two spans share one."""
-
-    # Whether swapped pairs may have random text, as those of ALBERT's release; no flag,
-    # because ours never do.
-    pairs_lone_sentences: ClassVar[bool] = False
 
     short_seq_prob: float = options.field(
         0.1,

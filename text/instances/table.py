@@ -1,6 +1,7 @@
 """Lists the kinds of rows and masks by name: the core's, and those of extensions."""
 
 import dataclasses
+from collections.abc import Callable
 
 import extensions
 import options
@@ -60,22 +61,21 @@ class RowOptions(PairOptions, *extensions.groups("row_options"), RecordOptions):
         return cls(**{name: value for name, value in flags.items() if name in names})
 
     @classmethod
-    def of_release(cls, sentence_task: str, **sizes) -> "RowOptions":
-        """The flags of records that BERT's or ALBERT's release wrote.
+    def of_release(
+        cls, is_it: Callable[[Instances], bool] = lambda _: False, **sizes
+    ) -> "RowOptions":
+        """The flags of records that a release wrote, which have no description.
 
         Args:
-            sentence_task: what their labels are about; see `Instances`.
+            is_it: whether records are of this kind; BERT's are of none for which it is so.
         """
-        if sentence_task == "sentence_order":
-            return _AlbertRows(instances="sentence_order", ngram=3, **sizes)
+        for name, kind in INSTANCES.items():
+            if kind.released is not None:
+                options = cls(instances=name, **kind.released, **sizes)
+                if is_it(options.make()):
+                    return options
         return cls(**sizes)
 
     def make(self) -> Instances:
         """The rows that these flags ask for."""
         return INSTANCES[self.instances](self, MASKS[self.masking](self))
-
-
-class _AlbertRows(RowOptions):
-    """The flags of records that ALBERT's release wrote."""
-
-    pairs_lone_sentences = True

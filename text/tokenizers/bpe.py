@@ -304,9 +304,10 @@ class ByteBpeKind(BpeKind):
         return content["model"]["type"] == "BPE" and "ByteLevel" in types
 
     def of_json(self, path):
-        content, normalizer = tokenizer_json.read(path), None
+        content, made = tokenizer_json.read(path), tokenizers.Tokenizer(models.BPE())
         if self.normalizer:
-            normalizer = json.loads(self.normalizer.__getstate__())
+            made.normalizer = self.normalizer
+        normalizer = json.loads(made.to_str())["normalizer"]
         tokenizer_json.check(path, "normalizer", content["normalizer"], [normalizer])
         tokenizer_json.check_types(path, content, "pre_tokenizer", [["ByteLevel"]])
         (pre_tokenizer,) = tokenizer_json.steps(content["pre_tokenizer"])

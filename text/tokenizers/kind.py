@@ -4,6 +4,7 @@ import abc
 import os
 from collections.abc import Mapping
 
+import extensions
 from files import sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
@@ -13,8 +14,14 @@ from text.tokenizers.vocabulary import Vocabulary
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
-def hugging_face_classes(*names: str) -> tuple[str | None, ...]:
-    """What tokenizer_config.json may call the tokenizers of these classes."""
+def hugging_face_classes(*names: str, kind: str = "") -> tuple[str | None, ...]:
+    """What tokenizer_config.json may call the tokenizers of these classes.
+
+    Args:
+        kind: the name of a `Kind`, to which extensions may add classes.
+    """
+    classes = extensions.rows("tokenizer_classes").items()
+    names += tuple(name for name, of_kind in classes if of_kind == kind)
     return None, *names, *(f"{name}Fast" for name in names), *_GENERIC_CLASSES
 
 

@@ -1,160 +1,51 @@
-"""Tokenizes text into SentencePiece pieces with offsets, like ALBERT, XLNet and T5.
+"""Tokenizes text into SentencePiece pieces with offsets.
 
-For ALBERT, a text is first cleaned as its release does: white space becomes single
-spaces, and letters lose their accents and their case. Then the model, one .model file,
-normalizes it by its own rules, puts \u2581 for every space and one before the text, and
-chooses the most probable pieces. The \u2581 begins the piece that begins a word or, if the
-model has no such piece, is a piece by itself.
+A text is first cleaned as the release of its family does, most often: white space becomes
+single spaces, and letters lose their accents and their case. Then the model, one .model
+file, normalizes it by its own rules, puts \u2581 for every space and one before the text,
+and chooses the most probable pieces. The \u2581 begins the piece that begins a word or, if
+the model has no such piece, is a piece by itself.
 
-FAMILIES lists the models that are known. They differ in their special tokens, and in what
-is done around SentencePiece.
+FAMILIES lists the models that are known, the core's and those of extensions.
 """
 
 import array
-import dataclasses
 import glob
 import hashlib
 import os
 import re
-import string
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
+import extensions
 from errors import UserError, setting
 from files import sources
 from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
-from text.tokenizers.cleaner import Cleaner, Filled, Verbatim, loses_voicing
+from text.tokenizers.cleaner import Filled, loses_voicing
 from text.tokenizers.kind import Kind, hugging_face_classes
+from text.tokenizers.sentencepiece_family import KOBERT, SPACE, Family
 from text.tokenizers.tokenizer import HuggingFace, Tokenizer
-from text.tokenizers.vocabulary import (
-    NUM_SENTINELS,
-    SpecialTokens,
-    Vocabulary,
-    sentinel,
-)
+from text.tokenizers.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "spiece.model"
-SPACE = "\u2581"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 
 
-def begins_word_in_albert(piece: str) -> bool:
-    """Whether ALBERT's masks treat a piece as the beginning of a word.
+def in_order(families: Mapping[str, Family]) -> dict[str, Family]:
+    """Families in the order in which a model is compared with them.
 
-    Only pieces of English letters and some punctuation can continue one, so that every
-    number, accented letter and character of other scripts is a word.
-
-    Source: google-research/albert@b772393 create_pretraining_data.py,
-        _is_start_piece_sp.
-    """
-    marks = set(string.punctuation) - set("'<=>")
-    parts_of_words = marks.union(string.ascii_lowercase)
-    return (
-        piece.startswith((SPACE, "<"))
-        or piece in marks
-        or not all(character.lower() in parts_of_words for character in piece)
-    )
-
-
-def begins_word_in_xlnet(piece: str) -> bool:
-    """Whether XLNet treats a piece as the beginning of a word.
-
-    Source: zihangdai/xlnet@bbaa3a6 data_utils.py, _is_start_piece.
-    """
-    return piece.startswith((SPACE, "<")) or (
-        len(piece) == 1 and piece in string.punctuation and piece not in "'<=>"
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """What models with these special tokens have in common.
-
-    Attributes:
-        special: their special tokens, by which a model is recognized.
-        hugging_face_class: what Hugging Face calls their tokenizer.
-        begins_word: piece -> whether it begins a word for whole-word masks.
-        do_lower_case: whether the released models are for lowercased text.
-        joins_quotes: see `Cleaner`.
-        splits_numbers: whether a piece that ends in a digit and a comma is replaced by the
-            pieces of the number and the comma.
-        adds_spaces: whether the number then has the \u2581 of a new text even inside a
-            word.
-        keeps_text: whether the model gets text as it is, whatever the flags say.
-        num_sentinels: how many pieces are added to those of the file, which stand for parts
-            of a text.
-        unknown: how an unknown piece is written in a text.
+    Those with more special tokens come first, because a model of theirs may have the few
+    of another, too.
     """
 
-    special: SpecialTokens
-    hugging_face_class: str
-    begins_word: Callable[[str], bool]
-    do_lower_case: bool = True
-    joins_quotes: bool = False
-    splits_numbers: bool = True
-    adds_spaces: bool = False
-    keeps_text: bool = False
-    num_sentinels: int = 0
-    unknown: str | None = None
+    def number(row):
+        return sum(name is not None for name in row[1].special.names)
 
-    def cleaner(self, do_lower_case: bool | None, strip_accents: bool) -> Cleaner:
-        """The cleaner of texts; `do_lower_case` is None for that of the released models."""
-        if self.keeps_text:
-            return Verbatim()
-        if do_lower_case is None:
-            do_lower_case = self.do_lower_case
-        return Cleaner(do_lower_case, strip_accents, self.joins_quotes)
-
-    def extended(self, model: bytes, tokens: list[str]) -> bytes:
-        """A model, which has these tokens, with the sentinels at the end, the first one
-        last.
-        """
-        present = set(tokens)
-        new = map(sentinel, reversed(range(self.num_sentinels)))
-        return sentencepiece_files.extended(model, (x for x in new if x not in present))
+    return dict(sorted(families.items(), key=number, reverse=True))
 
 
-# A model is of the first whose special tokens it has; those of T5 are in others, too.
-FAMILIES = {
-    "albert": Family(
-        SpecialTokens(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), continuation=""),
-        "AlbertTokenizer",
-        begins_word_in_albert,
-        adds_spaces=True,
-    ),
-    "xlnet": Family(
-        SpecialTokens(
-            ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
-            continuation="",
-            cls_last=True,
-            last_segment=2,
-            document_first=True,
-            document_end="<eod>",
-        ),
-        "XLNetTokenizer",
-        begins_word_in_xlnet,
-        do_lower_case=False,
-        joins_quotes=True,
-    ),
-    # Source: SKTBrain/KoBERT@11d0c20 kobert_hf/kobert_tokenizer/kobert_tokenizer.py.
-    "kobert": Family(
-        SpecialTokens(continuation=""),
-        "KoBERTTokenizer",
-        lambda piece: piece.startswith(SPACE),
-        do_lower_case=False,
-        joins_quotes=True,
-    ),
-    # Source: google/seqio@b898b9f seqio/vocabularies.py, SentencePieceVocabulary.
-    "t5": Family(
-        SpecialTokens(("<pad>", "<unk>", None, "</s>", None), continuation=""),
-        "T5Tokenizer",
-        lambda piece: piece.startswith(SPACE),
-        splits_numbers=False,
-        keeps_text=True,
-        num_sentinels=NUM_SENTINELS,
-        unknown=" \u2047 ",
-    ),
-}
+# A model is of the first whose special tokens it has.
+FAMILIES = in_order(extensions.load_rows("piece_models") | {"kobert": KOBERT})
 
 
 # === Pieces ==========================================================================
@@ -317,9 +208,7 @@ class SentencePieceKind(Kind):
     learner = "text.tokenizers.learning.sentencepiece_learning:SentencePieceLearner"
     tokenizer = SentencePiece
     vocabulary_file = VOCABULARY_FILE
-    hugging_face_classes = hugging_face_classes(
-        *(family.hugging_face_class for family in FAMILIES.values())
-    )
+    hugging_face_classes = hugging_face_classes("KoBERTTokenizer", kind="sentencepiece")
     text_flags = ("do_lower_case", "strip_accents")
 
     def reads(self, vocab_file):
@@ -397,9 +286,8 @@ def _known_family(path, tokens):
         return family
     families = " or ".join(" ".join(f.special.tokens) for f in FAMILIES.values())
     raise UserError(
-        f"{path}: has no pieces {families}, the special tokens of ALBERT, XLNet, KoBERT "
-        "and T5; use a model that has them, or learn one with build_vocab.py "
-        "--kind=sentencepiece"
+        f"{path}: has no pieces {families}, the special tokens of {' or '.join(FAMILIES)}; "
+        "use a model that has them, or learn one with build_vocab.py --kind=sentencepiece"
     )
 
 

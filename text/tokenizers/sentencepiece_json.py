@@ -24,7 +24,6 @@ from tokenizers import decoders, models
 from errors import UserError, setting
 from text.tokenizers import sentencepiece_files, tokenizer_json
 from text.tokenizers.sentencepiece_files import Piece, Specification
-from text.tokenizers.vocabulary import sentinel
 
 _SPACE = "\u2581"
 _UNIGRAM = 1
@@ -66,10 +65,10 @@ def tokens_of(path: str) -> list[str]:
 
 
 def model(path: str, family) -> bytes:
-    """The .model file, for a `sentencepiece.Family`."""
+    """The .model file, for a `Family`."""
     content = tokenizer_json.read(path)
     unigram, special = content["model"], family.special
-    tokens = _without_sentinels(path, tokens_of(path), family.num_sentinels)
+    tokens = _without_sentinels(path, tokens_of(path), special.sentinels)
     unknown = special.names[1]
     tokenizer_json.check_model(path, content, "byte_fallback", False)
     tokenizer_json.check_model(path, content, "unk_id", tokens.index(unknown))
@@ -121,17 +120,17 @@ def _without_tables(normalizer) -> list[dict]:
     ]
 
 
-def _without_sentinels(path, tokens, number):
-    """The pieces of the .model file; `sentencepiece.Family` adds the others to it."""
-    if not number:
+def _without_sentinels(path, tokens, sentinels):
+    """The pieces of the .model file; `Family.extended` adds the others to it."""
+    if not sentinels:
         return tokens
-    names = [sentinel(n).removeprefix(_SPACE) for n in reversed(range(number))]
-    if tokens[-number:] != names:
+    names = [sentinel.removeprefix(_SPACE) for sentinel in reversed(sentinels)]
+    if tokens[-len(names) :] != names:
         raise UserError(
             f"{path}: the vocabulary does not end with {names[0]} to {names[-1]}, the "
-            "tokens of T5 that stand for parts of a text; use a model that has these"
+            "tokens that stand for parts of a text; use a model that has these"
         )
-    return tokens[:-number]
+    return tokens[: -len(names)]
 
 
 def _check_words(path, content):
@@ -192,11 +191,11 @@ def written(tokenizer) -> str | None:
         return None
     vocabulary, pieces = tokenizer.vocabulary, []
     special = {*tokenizer_json.special_tokens(vocabulary)}
-    sentinels = {*vocabulary.sentinels} if tokenizer.family.num_sentinels else ()
+    sentinels = {*tokenizer.family.special.sentinels}
     for id, (token, score, is_control) in enumerate(
         sentencepiece_files.pieces(tokenizer.extended_model)
     ):
-        if id in sentinels:
+        if token in sentinels:
             token, is_control = token.removeprefix(_SPACE), True
         if is_control:
             special.add(token)
@@ -229,7 +228,7 @@ def config(tokenizer) -> dict[str, object]:
     if tokenizer.family.keeps_text:
         return values | {
             "model_input_names": ["input_ids", "attention_mask"],
-            "extra_ids": tokenizer.family.num_sentinels,
+            "extra_ids": len(tokenizer.family.special.sentinels),
         }
     return values | {
         "do_lower_case": tokenizer.cleaner.do_lower_case,

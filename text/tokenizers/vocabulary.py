@@ -17,16 +17,8 @@ from files import inputs, sources
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS
-NUM_SENTINELS = 100
 _UNUSED = re.compile(r"\[unused(\d+)\]")
-
-
-def sentinel(number: int) -> str:
-    """The piece of T5 that stands for a part of a text.
-
-    Source: google/seqio@b898b9f seqio/vocabularies.py, SentencePieceVocabulary.
-    """
-    return f"\u2581<extra_id_{number}>"
+_MOST_UNUSED = 100  # that stand for parts of a text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +39,7 @@ class SpecialTokens:
         document_first: whether a question comes after its document.
         document_end: the token between two documents of a row, if it is not that at the
             end of a text.
+        sentinels: the tokens that stand for parts of a text, the first one first.
     """
 
     names: tuple[str | None, ...] = SPECIAL_TOKENS
@@ -58,10 +51,11 @@ class SpecialTokens:
     last_segment: int | None = None
     document_first: bool = False
     document_end: str | None = None
+    sentinels: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """All but the sentinels, each once."""
         names = dict.fromkeys((*self.names, self.end, self.document_end))
         return tuple(filter(None, names))
 
@@ -133,6 +127,7 @@ class Vocabulary:
             self.end_id = self.cls_id
             self.head, self.tail = (), (self.sep_id, self.cls_id)
         self.between = (self.sep_id,) * special.separators
+        self._sentinels = special.sentinels
         self.continuation = special.continuation
         self.separators = special.separators
         self.second_segment = special.second_segment
@@ -197,25 +192,20 @@ class Vocabulary:
     def sentinels(self) -> list[int]:
         """The ids of the tokens that stand for parts of a text, the first one first.
 
-        They are T5's <extra_id_0> to <extra_id_99>, which are at the end of its vocabulary
-        in descending order, or else up to 100 [unusedN] of WordPiece, in that order, too.
+        A vocabulary without any has up to 100 [unusedN] for that, the last one first.
         """
-        numbered = [
-            (number, id)
-            for number in range(NUM_SENTINELS)
-            if (id := self.ids.get(sentinel(number))) is not None
-        ]
-        if not numbered:
+        ids = [self.ids[token] for token in self._sentinels if token in self.ids]
+        if not ids:
             unused = filter(None, map(_UNUSED.fullmatch, self.tokens))
             numbers = sorted({int(match[1]) for match in unused}, reverse=True)
-            numbered = [(n, self.ids[f"[unused{n}]"]) for n in numbers[:NUM_SENTINELS]]
-        if not numbered:
+            ids = [self.ids[f"[unused{number}]"] for number in numbers[:_MOST_UNUSED]]
+        if not ids:
             raise UserError(
                 f"{self.path or 'the vocabulary'}: has no tokens that can stand for what "
                 "is left out of a text, [unusedN] or <extra_id_N>; learn one that has them "
                 "with build_vocab.py, --num_unused=100 or --special_tokens=t5"
             )
-        return [id for _, id in numbered]
+        return ids
 
     def text_of(self, ids: Iterable[int]) -> str:
         """What ids of pieces stand for, as text.

@@ -7,6 +7,7 @@ from code points to replacements, applied to the text between two spaces.
 
 import re
 import unicodedata
+from typing import Protocol
 
 from text.tokenizers.cleaner import Filled
 
@@ -71,6 +72,19 @@ def _is_punctuation(character):
 
 def is_cjk(character):
     return _CJK.match(character) is not None
+
+
+class Splitter(Protocol):
+    """Splits text into words."""
+
+    def chunks(self, text: str) -> list[str]:
+        """Parts of a text; the words of one do not depend on the others."""
+
+    def words(self, chunk: str) -> list[str]:
+        """The words of a part."""
+
+    def decomposes(self, text: str) -> bool:
+        """Whether letters of a text are taken apart."""
 
 
 class WordSplitter:

@@ -136,7 +136,7 @@ class WordPieceKind(Kind):
     learner = "text.tokenizers.learning.wordpiece_learning:WordPieceLearner"
     tokenizer = WordPiece
     vocabulary_file = VOCABULARY_FILE
-    hugging_face_classes = hugging_face_classes("BertTokenizer", "ElectraTokenizer")
+    hugging_face_classes = hugging_face_classes("BertTokenizer", kind="wordpiece")
     text_flags = SWITCHES
 
     def reads(self, vocab_file):

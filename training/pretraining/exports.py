@@ -1,7 +1,7 @@
 """Exports of pre-trained networks, which answer a text.
 
 What an objective's `Exporter` calls the form of the answers is a row of `forms.FORMS`,
-which names a class of this file.
+which names a class of this file or of an extension.
 """
 
 import abc
@@ -14,13 +14,9 @@ from training import metrics
 from training.backend import tf
 from training.run import loop
 from training.storage import model_card
-from family.electra.replaced_tokens import DiscriminatorModel
-from family.gpt.next_token import LastTokenModel
-from family.t5 import as_text, as_text_graph
-from family.t5.text_to_text import Generation
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
-from serving import export, forms
+from serving import export
 from text.graphs import mask_tokens_graph
 from text.graphs.packing_graph import pack
 from text.graphs.row_chunks import run_in_chunks
@@ -32,7 +28,7 @@ from text.tokenizers.tokenizer import Tokenizer
 _TOP_K = 5
 _MOST_NUMBERS = 1 << 26  # probabilities of one part
 _CHECKED = 2  # samples whose outputs of the network alone are compared
-_LONG = "one of many words " * 200
+LONG_TEXT = "one of many words " * 200  # a sample that fits into no row
 
 
 class ExportSettings(NamedTuple):
@@ -147,7 +143,7 @@ class TextExport(abc.ABC):
         return predictions
 
 
-def _best(logits, tokenizer):
+def find_best(logits, tokenizer):
     """In a graph: ids and probabilities of the best tokens, [..., _TOP_K]."""
     probabilities = tf.nn.softmax(logits)
     best = tf.math.top_k(probabilities[..., : tokenizer.vocab_size], _TOP_K)
@@ -244,7 +240,7 @@ class MasksExport(TextExport):
         positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # at least one
         each = tf.shape(positions)[1] * tokenizer.vocab_size  # numbers of a row
         best = run_in_chunks(
-            lambda part: _best(predict(part)["masked_lm_logits"], tokenizer),
+            lambda part: find_best(predict(part)["masked_lm_logits"], tokenizer),
             batch | {"masked_lm_positions": positions},
             tf.maximum(_MOST_NUMBERS // each, 1),
         )
@@ -271,131 +267,3 @@ class MasksExport(TextExport):
 
         ids = tokenizer.encode(text)
         return run_in_chunks(pool, pack(tokenizer, ids, None, self.max_seq_length))
-
-
-class ContinuationExport(TextExport):
-    """The most probable next tokens; of a text that does not fit, it reads the end."""
-
-    form = "next"
-    samples = ("The meaning of the", "", "Zürich ΑΘΗΝΑ, 東京 서울", _LONG)
-
-    def network(self):
-        return LastTokenModel(self.settings.config, dtype=self.settings.dtype)
-
-    def row(self, text):
-        ids = self.tokenizer.encode(text)[1 - self.max_seq_length :]
-        return rows.Row([self.vocabulary.cls_id, *ids], [0] * (len(ids) + 1), {})
-
-    def answers(self, batch):
-        logits = export.predict(self.model, batch)["next_token_logits"]
-        return [{"tokens": tokens} for tokens in self.best_tokens(logits)]
-
-    def serve(self, tokenizer, predict, text):
-        ids = tokenizer.encode(text)[:, 1 - self.max_seq_length :]
-        starts = tf.fill([tf.shape(text)[0], 1], tokenizer.cls_id)
-        ids = tf.concat([starts, tf.cast(ids, tf.int32)], axis=1)
-        padded = ids.to_tensor(tokenizer.pad_id)
-        mask = tf.sequence_mask(ids.row_lengths(), tf.shape(padded)[1], tf.int32)
-        batch = {
-            "input_ids": padded,
-            "input_mask": mask,
-            "segment_ids": tf.zeros_like(padded),
-        }
-        best = run_in_chunks(
-            lambda part: _best(predict(part)["next_token_logits"], tokenizer), batch
-        )
-        return {
-            "tokens": tokenizer.tokens(best["ids"]),
-            "probabilities": best["probabilities"],
-        }
-
-
-class ReplacedExport(TextExport):
-    """Where each token of a text is, and the probability that it was replaced."""
-
-    form = "replaced"
-    samples = ("The chef ate the meal.", "", "Zürich ΑΘΗΝΑ, 東京 서울", _LONG)
-
-    def network(self):
-        return DiscriminatorModel(self.settings.config, dtype=self.settings.dtype)
-
-    def row(self, text):
-        ids = self.tokenizer.encode(text)
-        packed = packing.pack(self.vocabulary, ids, None, self.max_seq_length)
-        return rows.Row(*packed[:2], {})
-
-    def answers(self, batch):
-        logits = export.predict(self.model, batch)["discriminator_logits"]
-        outputs = {
-            "starts": np.full(logits.shape, -1),
-            "ends": np.full(logits.shape, -1),
-            "probabilities": np.zeros(logits.shape, np.float32),
-        }
-        begin = len(self.vocabulary.head)
-        for row, text in enumerate(self.samples):
-            _, starts, ends = self.tokenizer.encode_with_offsets(text)
-            most = min(len(starts), int(batch["input_mask"][row].sum()) - 2)
-            outputs["starts"][row, :most] = starts[:most]
-            outputs["ends"][row, :most] = ends[:most]
-            own = logits[row, begin : begin + most]
-            own = np.float32(1.0) / (1.0 + np.exp(-own))
-            outputs["probabilities"][row, :most] = own
-        return forms.answers(self.form, outputs, [{"text": t} for t in self.samples])
-
-    def serve(self, tokenizer, predict, text):
-        ids, starts, ends = tokenizer.encode_with_offsets(text)
-        batch = pack(tokenizer, ids, None, self.max_seq_length)
-        logits = run_in_chunks(
-            lambda part: {"logits": predict(part)["discriminator_logits"]}, batch
-        )["logits"]
-        most = tf.maximum(tf.shape(batch["input_ids"])[1] - 2, 0)
-        lengths = tf.minimum(ids.row_lengths(), self.max_seq_length - 2)
-        exists = tf.sequence_mask(lengths, most)
-        begin = len(tokenizer.head)
-        probabilities = tf.sigmoid(logits[:, begin : begin + most])
-        return {
-            "starts": tf.where(exists, starts.to_tensor()[:, :most], -1),
-            "ends": tf.where(exists, ends.to_tensor()[:, :most], -1),
-            "probabilities": tf.where(exists, probabilities, 0.0),
-        }
-
-
-class SpansExport(TextExport):
-    """The sentinels of a text, each with what the model writes after it.
-
-    It writes not more tokens than the targets of pre-training had.
-    """
-
-    form = "text"
-
-    def __init__(self, trainer, settings):
-        super().__init__(trainer, settings)
-        texts = (
-            "Returns the {0} of items in the {1}",
-            "",
-            "{0} Zürich ΑΘΗΝΑ, 東京 서울",
-            _LONG,
-        )
-        sentinels = self.vocabulary.sentinels[:2]
-        names = [self.vocabulary.texts[id] for id in sentinels]
-        self.samples = [text.format(*names) for text in texts]
-
-    def network(self):
-        _, length = self.trainer.objective.sizes
-        writer = Generation(length).evaluated_as
-        return writer.network(self.settings.config, dtype=self.settings.dtype)
-
-    def row(self, text):
-        ids = self.tokenizer.encode(text)
-        ids, _ = as_text.row(self.vocabulary, ids, self.max_seq_length)
-        return rows.Row(ids, [0] * len(ids), {})
-
-    def answers(self, batch):
-        written = export.predict(self.model, batch)["output_ids"].tolist()
-        return [{"predicted": self.vocabulary.text_of(ids)} for ids in written]
-
-    def serve(self, tokenizer, predict, text):
-        ids = tokenizer.encode(text)
-        batch = as_text_graph.rows(tokenizer, ids, self.max_seq_length)
-        written = run_in_chunks(predict, batch)["output_ids"]
-        return {"predicted": tokenizer.text_of(written)}

@@ -35,15 +35,20 @@ class ObjectiveOptions(*_GROUPS, options.Group):
         common=True,
     )
 
-    def make_objective(self, name: str | None = None, **rows):
-        """The `Objective` with this name; by default, the chosen one.
+    @property
+    def objective_class(self) -> type:
+        """That of the chosen `Objective`."""
+        return OBJECTIVES[self.objective].load()
+
+    def make_objective(self, **rows):
+        """The chosen `Objective`.
 
         Args:
             rows: what it needs to know of the records; see `Needs.rows`.
         """
-        kind = OBJECTIVES[name or self.objective]
-        own = {option: getattr(self, option) for option in kind.options}
-        return kind.load()(**own, **rows)
+        names = OBJECTIVES[self.objective].options
+        own = {name: getattr(self, name) for name in names}
+        return self.objective_class(**own, **rows)
 
 
 @dataclasses.dataclass(frozen=True)

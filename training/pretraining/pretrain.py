@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import math
 import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple
@@ -57,11 +58,11 @@ def pretrain(flags: PretrainingOptions) -> None:
     folder = Folder.open(flags.output_dir)
     flags = implied_flags.with_config(flags, folder)
     config = checks.read_config(flags, folder)
-    _check_objective(flags, folder, config)
+    objective = _check_objective(flags, folder, config)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
-    _check_capacity(flags, config, strategy.num_replicas_in_sync)
+    _check_capacity(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
     flags, inputs = _read(flags, folder, config, strategy, log)
     if flags.dry_run:
@@ -173,8 +174,8 @@ def _tell_needs(flags: PretrainingOptions, trainer, data) -> None:
 def _check_devices(flags: PretrainingOptions, objective, replicas):
     if objective.state and replicas > 1:
         raise UserError(
-            f"--mem_len={flags.mem_len}: memory is for one device; use --distribution=one, "
-            "or leave the flag out"
+            f"{pretraining_records.memory_flag(flags, objective.state)}: memory is for one "
+            "device; use --distribution=one, or leave the flag out"
         )
 
 
@@ -189,8 +190,8 @@ def _check_divisions(flags: PretrainingOptions, replicas):
     checks.check_division("eval_batch_size", flags.eval_batch_size, replicas)
 
 
-def _check_capacity(flags: PretrainingOptions, config, replicas):
-    """Refuses batches, and memory of earlier rows, that cannot fit."""
+def _check_capacity(flags: PretrainingOptions, config, state, replicas):
+    """Refuses batches, and what rows hand to the next, that cannot fit."""
     if flags.uses_tpu:
         return
     length = flags.max_seq_length
@@ -207,11 +208,10 @@ def _check_capacity(flags: PretrainingOptions, config, replicas):
             logits=logits,
             **flags.kept,
         )
-        remembered = size // replicas * flags.mem_len * config.num_hidden_layers
-        capacity.check(
-            f"{what} with --mem_len={flags.mem_len}",
-            4 * remembered * config.hidden_size,
-        )
+        if state:
+            of_a_row = sum(map(math.prod, state.shapes(config).values()))
+            what = f"{what} with {pretraining_records.memory_flag(flags, state)}"
+            capacity.check(what, 4 * of_a_row * (size // replicas))
     if flags.do_eval or flags.eval_every_steps:
         size = flags.eval_batch_size
         what = f"--eval_batch_size={size}"
@@ -317,6 +317,7 @@ def _check_objective(flags: PretrainingOptions, folder, config):
     checks.check_objective(objective, config, flags.bert_config_file)
     if flags.do_export:
         _check_export(flags, objective.exporter, config)
+    return objective
 
 
 def _check_export(flags: PretrainingOptions, exporter, config):
@@ -327,11 +328,11 @@ def _check_export(flags: PretrainingOptions, exporter, config):
             "answers nothing about a text; use the checkpoint in extract_features.py, or "
             "export a fine-tuned model"
         )
-    if exporter.attention_direction not in (None, config.attention_direction):
+    reads_on = config.attention_direction == "left_to_right"
+    if exporter.continues_texts and not reads_on:
         raise UserError(
             f"{flags.bert_config_file}: exports of --objective={flags.objective} need "
-            f'"attention_direction": "{exporter.attention_direction}"; export a fine-tuned '
-            "model"
+            '"attention_direction": "left_to_right"; export a fine-tuned model'
         )
 
 
@@ -348,7 +349,7 @@ def _required(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
 def _with_vocabulary(flags: PretrainingOptions, folder, described):
     """The flags with the vocabulary of the records, and what is known of their text."""
     text = pretraining_records.described_text_settings(described)
-    needs = flags.do_export or "tokens" in flags.make_objective().needs.rows
+    needs = flags.do_export or "tokens" in flags.objective_class.needs.rows
     paths = {description.vocab_file for description in described.values()}
     paths = sorted(paths - {None})
     flags = implied_flags.with_records(flags, folder, text, paths, needs)
@@ -361,8 +362,8 @@ def _tokenizer(flags: PretrainingOptions, folder, config):
     tokenizer = checks.make_tokenizer(flags, folder)
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
-        exporter = flags.make_objective().exporter
-        if exporter.begins_texts and not tokenizer.vocabulary.head:
+        exporter = flags.objective_class.exporter
+        if exporter.continues_texts and not tokenizer.vocabulary.head:
             raise UserError(
                 f"{flags.vocab_file}: its rows do not begin with a token of their own, "
                 f"which an export of --objective={flags.objective} puts before a text; "

@@ -13,7 +13,7 @@ from training.run import checks
 from errors import UserError
 from files import anywhere
 from modeling.architectures.config import EncoderConfig
-from modeling.objectives.objective import Objective, Tokens
+from modeling.objectives.objective import Needs, Objective, RowState, Tokens
 from modeling.objectives.table import OBJECTIVES
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
@@ -34,13 +34,19 @@ _COMPARED_BYTES = 1 << 16
 Described = Mapping[str, Description]  # by record file
 
 
-def _drawn_by_step(needs, recipe, description) -> list[Callable]:
+def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
+    """The flag that asks for what rows hand to the next, as a user gave it."""
+    return f"--{state.setting}={getattr(flags, state.setting)}"
+
+
+def _drawn_by_step(objective, recipe, description) -> list[Callable]:
     """The step that draws masks as the flags of the records say, if one has to."""
+    needs = objective.needs
     ids = description.special_ids if description else {}
     if needs.masks == "none" or recipe.make().masks.are_drawn or MASK not in ids:
         return []
     mask_share, random_share = _shares(needs, recipe)
-    step = needs.draws(
+    step = objective.mask_step(
         counts=prediction_counts(
             np.arange(recipe.max_seq_length + 1), recipe.masked_lm_prob
         ),
@@ -60,10 +66,14 @@ def _shares(needs, recipe):
     return needs.mask_shares or (recipe.mask_share, recipe.random_share)
 
 
-def _refuse_without_mask(path, description, needs_by_name):
+def _needs_by_name() -> dict[str, Needs]:
+    return {name: kind.load().needs for name, kind in OBJECTIVES.items()}
+
+
+def _refuse_without_mask(path, description):
     special_ids = description and description.special_ids
     if MASK not in (special_ids or SPECIAL_TOKENS):
-        others = [n for n, needs in needs_by_name.items() if needs.masks == "none"]
+        others = [n for n, needs in _needs_by_name().items() if needs.masks == "none"]
         raise UserError(
             f"{path}: the vocabulary of these records has no token for hidden words, like "
             f"[MASK]; use --objective={' or '.join(others)}"
@@ -119,9 +129,9 @@ def _made_for(rows, tokenizer, flags: PretrainingOptions, config) -> Objective:
     facts = {
         "tokens": lambda: _tokens(tokenizer, flags, config),
         "width": lambda: flags.max_seq_length,
-        "reuse_len": lambda: rows.reuse if rows.in_order else 0,
+        "reuse_len": lambda: rows.reuse,
     }
-    names = flags.make_objective().needs.rows
+    names = flags.objective_class.needs.rows
     try:
         return flags.make_objective(**{name: facts[name]() for name in names})
     except ValueError as error:
@@ -138,10 +148,9 @@ def _kinds(
     }
     # Records without a description are assumed to be those of a release, and their labels
     # to be what the objective learns.
-    released = RowOptions.of_release(
-        flags.make_objective().needs.sentence_task, **sizes
-    )
-    bert = RowOptions.of_release("", **sizes).make().schema()
+    task = flags.objective_class.needs.sentence_task
+    released = RowOptions.of_release(lambda rows: rows.sentence_task == task, **sizes)
+    bert = RowOptions.of_release(**sizes).make().schema()
     own = {f.name for f in released.make().schema()} - {f.name for f in bert}
     for path in paths:
         if own and path not in described:
@@ -193,13 +202,13 @@ def choose_objective(
     objective = _made_for(rows, tokenizer, flags, config)
     needs = objective.needs
     _check_needs(flags, needs, path, recipe, description, features)
-    if objective.state and not rows.in_order:
+    if objective.state and not rows.rows_per_batch:
         raise UserError(
-            f"{path}: --mem_len={flags.mem_len}: is for records whose rows "
+            f"{path}: {memory_flag(flags, objective.state)}: is for records whose rows "
             "continue those of the batch before; write them with --instances=contiguous, "
             "or leave the flag out"
         )
-    steps = _drawn_by_step(needs, recipe, description)
+    steps = _drawn_by_step(objective, recipe, description)
     names = {*_INPUTS, *needs.features, *(name for s in steps for name in s.features)}
     if needs.masks != "none" and not steps:
         names |= set(_MASKS)
@@ -215,9 +224,8 @@ def choose_objective(
 
 def _check_needs(flags: PretrainingOptions, needs, path, recipe, description, features):
     """Refuses records that lack what an objective needs; says which would do."""
-    others = {name: flags.make_objective(name).needs for name in OBJECTIVES}
     if needs.masks != "none":
-        _refuse_without_mask(path, description, others)
+        _refuse_without_mask(path, description)
     holds_masks = recipe.make().masks.are_drawn
     if holds_masks and needs.masks != "any":
         without = (
@@ -232,7 +240,7 @@ def _check_needs(flags: PretrainingOptions, needs, path, recipe, description, fe
     if lacking := _lacking(needs, features, task):
         fitting = [
             name
-            for name, other in others.items()
+            for name, other in _needs_by_name().items()
             if (other.masks == "any" or not holds_masks)
             and not _lacking(other, features, task)
         ]
@@ -253,7 +261,7 @@ def _lacking(needs, features, sentence_task):
 
 def _check_same_kind(path, recipe, other, kind):
     one, another = (
-        (rows.schema(), rows.sentence_task, rows.in_order)
+        (rows.schema(), rows.sentence_task, bool(rows.rows_per_batch))
         for rows in (recipe.make(), kind.make())
     )
     if one != another:
@@ -275,7 +283,7 @@ def _check_same_kind(path, recipe, other, kind):
 def _read_alike(recipe):
     """The flags that control how a batch becomes one with masks."""
     rows, drawn = recipe.make(), drawn_by(recipe)
-    if rows.in_order:
+    if rows.rows_per_batch:
         drawn["reuse_len"] = rows.reuse
     return drawn
 
@@ -313,7 +321,9 @@ def read(
 def _rows_per_batch(patterns, described):
     """How many records continue those before them together; 0 for records in any order."""
     paths_by_batch_size = {
-        RowOptions.of(described[path]).rows_per_batch if path in described else 0: path
+        RowOptions.of(described[path]).make().rows_per_batch
+        if path in described
+        else 0: path
         for path in shards.find(patterns)
     }
     if len(paths_by_batch_size) > 1:

@@ -26,7 +26,7 @@ def check_objective(flags: PretrainingOptions, objective: Objective) -> None:
     UserError: it has nothing that a teacher could answer, too.
     """
     if flags.distill_from and not objective.comparison:
-        fitting = [n for n in OBJECTIVES if flags.make_objective(n).comparison]
+        fitting = [n for n, kind in OBJECTIVES.items() if kind.load().comparison]
         raise UserError(
             f"--distill_from: --objective={flags.objective} does not learn masked words, "
             f"in which student and teacher are compared; use {' or '.join(fitting)}"

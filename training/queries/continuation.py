@@ -9,9 +9,10 @@ from training.queries import mask_filling, query
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from errors import UserError
-from family.electra.replaced_tokens import sample
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
+from modeling.objectives.table import OBJECTIVES
+from modeling.sampling import sample
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
 from training.run.implied_flags import ModelFlags
@@ -26,8 +27,10 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     """
     tokenizer, config, prefix = query.read_model(flags)
     folder = checkpoint.folder_of(prefix)
-    objective = Folder.open(folder).settings.get("objective", "next_token")
-    if objective != "next_token":
+    objective = Folder.open(folder).settings.get("objective")
+    row = OBJECTIVES.get(objective)
+    exporter = row and row.load().exporter
+    if objective and not (exporter and exporter.continues_texts):
         raise UserError(
             f"{flags.init_checkpoint}: was trained with --objective={objective}, which "
             "does not continue texts; use a checkpoint trained with --objective=next_token"

@@ -41,15 +41,17 @@ def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
         folder: whose files describe it.
     """
     objective = Folder.open(folder).settings.get("objective")
-    if objective is None and "query_stream" in config.capabilities:
-        objective = "permuted"  # as its release was
-    exporter = (
-        OBJECTIVES[objective].load().exporter if objective in OBJECTIVES else None
-    )
-    if objective in OBJECTIVES and (not exporter or exporter.form == "next"):
+    what = f"--objective={objective}"
+    if objective in OBJECTIVES:
+        exporter = OBJECTIVES[objective].load().exporter
+        fills_masks = exporter and not exporter.continues_texts
+    else:  # a release; one with this stream has learned what it predicts
+        fills_masks = "query_stream" not in config.capabilities
+        what = "a stream for what is predicted"
+    if not fills_masks:
         raise UserError(
-            f"{path}: was trained with --objective={objective}, which does not fill masks; "
-            "use a checkpoint trained on masked words"
+            f"{path}: was trained with {what}, which does not fill masks; use a checkpoint "
+            "trained on masked words"
         )
 
 

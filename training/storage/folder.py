@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import extensions
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from training.storage import lease
 from errors import UserError
@@ -37,9 +38,9 @@ EVAL, RUNS, TEACHER = "eval", "runs", "teacher"
 SKIPPED_BATCH = "skipped_batch.npz"
 SETTINGS = "run.json"
 FOUND = protected.FOUND
-# What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
+# What Hugging Face and the releases call the config of a model.
 CONFIGS = (
-    *(CONFIG, "config.json", "albert_config.json", "xlnet_config.json"),
+    *(CONFIG, "config.json", *extensions.entries("config_files")),
     peft.CONFIG,
 )
 # The files of a checkpoint, in the order in which they appear: .index completes it.

@@ -164,7 +164,7 @@ def text(name: str, hugging_face_config: Mapping, facts: Facts) -> str:
     (their_class,) = hugging_face_config["architectures"]
     task, purpose = "feature-extraction", "gives vectors of texts"
     for ending, form in _FORMS.items():
-        if their_class.endswith(ending):
+        if their_class.endswith(ending) and form in forms.FORMS:
             task, purpose = forms.FORMS[form].task, forms.FORMS[form].purpose
     return _card(
         name,

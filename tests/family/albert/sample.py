@@ -3,7 +3,7 @@
 import dataclasses
 
 from family.albert.encoder import AlbertConfig
-from modeling.objectives.sentence_pairs import MaskedLMSentenceOrder
+from family.albert.sentence_order import MaskedLMSentenceOrder
 from modeling.optimizers.table import OptimizerSettings
 from tests import samples
 

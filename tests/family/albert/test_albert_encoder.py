@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tests
+from family.albert import sentence_order
 from family.albert.encoder import AlbertConfig, AlbertEncoder
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.table import config_from_dict
@@ -16,7 +17,7 @@ from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
 
 GOLDEN = tests.GOLDEN / "albert"
-OBJECTIVE = sentence_pairs.MaskedLMSentenceOrder()
+OBJECTIVE = sentence_order.MaskedLMSentenceOrder()
 SMALL = AlbertConfig(
     vocab_size=20,
     embedding_size=4,

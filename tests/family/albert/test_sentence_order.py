@@ -71,7 +71,7 @@ def test_the_release_s_rows_keep_the_rules():
     """Of its tokenizer for vocab.txt, with boundaries of words and n-grams."""
     facts = json.loads((GOLDEN / "facts.json").read_text())["vocab_default"]
     vocabulary = Vocabulary.load(str(tests.ROOT / "vocab" / "vocab.txt"))
-    recipe = RowOptions.of_release("sentence_order")
+    recipe = RowOptions.of_release(lambda rows: rows.sentence_task == "sentence_order")
     instances = recipe.make()
     rows = [_row(example, vocabulary) for example in facts["examples"]]
     examples = encoding.encode(

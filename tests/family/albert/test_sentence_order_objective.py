@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
+from family.albert.sentence_order import MaskedLMSentenceOrder
 from modeling import losses
-from modeling.objectives.sentence_pairs import (
-    MaskedLMNextSentence,
-    MaskedLMSentenceOrder,
-)
+from modeling.objectives.sentence_pairs import MaskedLMNextSentence
 from tests.family.albert.test_albert_encoder import golden, read_config
 
 OBJECTIVE = MaskedLMSentenceOrder()

@@ -5,8 +5,8 @@ import pytest
 
 from training.storage import checkpoint
 from errors import UserError
+from family.electra.span_head import SPAN_HEAD
 from modeling.objectives import span_beams, tasks
-from modeling.objectives.span_heads import SPAN_HEADS
 from tests.family.electra.test_electra_encoder import CONFIG, golden
 
 _MNLI = "task_specific/mnli"
@@ -58,7 +58,7 @@ def test_a_classifier_gives_the_numbers_of_the_release(tmp_path, task):
 @pytest.mark.parametrize("task", ["squad", "squadv1"])
 def test_answers_have_the_numbers_of_the_release(tmp_path, task):
     path = bundle(tmp_path, "squad/joint", "squad", task)
-    model = load(span_beams.SpanBeams(SPAN_HEADS["electra"]), path)
+    model = load(span_beams.SpanBeams(SPAN_HEAD), path)
     found, expected = model(batch())["no_answer_logit"], golden("heads.npz")
     expected = expected["squad/joint/predict/answerable_logit"]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)

@@ -7,6 +7,7 @@ import pytest
 
 import tests
 from family.t5.task import Example
+from family.t5.tokenizer import FAMILY
 from tests import served
 from tests.family.t5 import runs as text_to_text
 from tests.family.t5.runs import TINY, make_task
@@ -22,7 +23,7 @@ class Exported(served.Exported):
         text_to_text.write_files(folder)
         content = sentencepiece_learning.learn(
             iter((GOLDEN / "v1_dev.json").read_text("utf-8").split(",")),
-            sentencepiece_learning.SYMBOLS["t5"],
+            FAMILY.symbols,
             vocab_size=200,
             character_coverage=0.999,
             input_sentence_size=1000,

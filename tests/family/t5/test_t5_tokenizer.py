@@ -10,7 +10,7 @@ import tests
 from training.backend import tf
 from errors import UserError
 from tests import jobs
-from tests.text.tokenizers.test_sentencepiece import NASTY
+from tests.pieces import NASTY
 from text.graphs.graph_tokenizer import GraphTokenizer
 from text.graphs.lookup import graph_of
 from text.instances import packing

@@ -12,7 +12,7 @@ import tests
 from training.storage import checkpoint
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
-from modeling.objectives.span_heads import SPAN_HEADS
+from modeling.objectives.span_head import DEFAULT
 from tests.conversion import convert
 from tests.family.xlnet.test_xlnet_encoder import inputs_of, read_config
 from training.interchange import hugging_face, table
@@ -94,7 +94,7 @@ def test_their_classifier():
 def test_their_questions():
     arrays, config = golden("question_answering")
     objective = span_beams.SpanBeams(
-        *(SPAN_HEADS["xlnet"], 3, 2), document_first=True, cls_last=True
+        *(DEFAULT, 3, 2), document_first=True, cls_last=True
     )
     model = objective.network(config)
     assert all("sequnece_summary" in name for name in load(model, "question_answering"))
@@ -122,7 +122,7 @@ def test_their_questions():
 def test_questions_may_be_padded_on_either_side():
     arrays, config = golden("question_answering")
     objective = span_beams.SpanBeams(
-        *(SPAN_HEADS["xlnet"], 3, 2), document_first=True, cls_last=True
+        *(DEFAULT, 3, 2), document_first=True, cls_last=True
     )
     model = objective.network(config)
     load(model, "question_answering")

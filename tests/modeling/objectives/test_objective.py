@@ -23,7 +23,7 @@ class Telling(Objective):
     needs = contract.Needs(sentence_task="next_sentence")
     exporter = contract.Exporter("masks")
     comparison = contract.Comparison.of("logits")
-    state = contract.RowState(lambda config: {"memory": (1,)})
+    state = contract.RowState(lambda config: {"memory": (1,)}, "mem_len")
     summary = contract.perplexity_of("loss")
 
     @property
@@ -32,6 +32,9 @@ class Telling(Objective):
 
     def check(self, config):
         return "checked", config
+
+    def mask_step(self, **settings):
+        return "masks", settings
 
     def network(self, config, *, seed=0, dtype="float32"):
         return config, seed, dtype
@@ -49,13 +52,18 @@ class Telling(Objective):
         return "metrics", batch, outputs
 
 
-ARGUMENTS = {"check": 1, "network": 1, "weights": 1}  # the others have two
+ARGUMENTS = {
+    "mask_step": 0,
+    "check": 1,
+    "network": 1,
+    "weights": 1,
+}  # the others have two
 
 
-def test_there_are_nine_members_and_five_values_that_may_be_absent():
+def test_there_are_ten_members_and_five_values_that_may_be_absent():
     public = {name for name in dir(Objective) if not name.startswith("_")}
     assert public | {"loss_weights", "metric_names"} == set(contract.MEMBERS)
-    assert len(contract.MEMBERS) == 9 + 5
+    assert len(contract.MEMBERS) == 10 + 5
 
 
 @pytest.mark.parametrize("name", contract.MEMBERS)
@@ -88,7 +96,7 @@ def test_a_wrapper_may_have_members_of_its_own():
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_what_every_objective_needs_and_exports_is_known(name):
-    objective = OBJECTIVES[name].load()()
+    objective = OBJECTIVES[name].load()
     assert objective.needs.masks in ("any", "drawn", "none")
     assert objective.needs.sentence_task in ("", "next_sentence", "sentence_order")
     if objective.exporter:

@@ -12,7 +12,7 @@ from modeling import layers
 from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.span_beams import SpanBeams
-from modeling.objectives.span_heads import SPAN_HEADS
+from run_squad import SPAN_HEADS
 from tests.family.albert import test_albert_encoder as test_albert
 from tests.family.electra import test_electra_encoder as test_electra
 

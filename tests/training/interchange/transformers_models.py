@@ -11,7 +11,7 @@ from family.electra import replaced_tokens
 from family.t5.decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, sentence_pairs, span_beams, tasks
-from modeling.objectives.span_heads import SPAN_HEADS
+from run_squad import SPAN_HEADS
 from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
 from training.interchange import hugging_face
 

@@ -1,70 +1,18 @@
-"""Learns a SentencePiece model with the options of ALBERT's or XLNet's release, or T5's.
-
-Source: google-research/albert@b772393 and zihangdai/xlnet@bbaa3a6, README.md, the spm_train
-    commands.
-"""
+"""Learns a SentencePiece model with the options of its family's release."""
 
 import collections
 import io
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from errors import UserError
 from text.tokenizers import sentencepiece, sentencepiece_files
 from text.tokenizers.cleaner import loses_voicing
 from text.tokenizers.learning.learner import Learner
-from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, UNK
+from text.tokenizers.sentencepiece_family import SPACE, Symbols
 
-
-class Symbols(NamedTuple):
-    """The pieces that are not learned.
-
-    Attributes:
-        ids: of the pieces that the trainer knows; -1 for none. The others follow.
-        control: no text becomes these.
-        user: these are pieces of their own wherever they occur.
-        vocab_size: how many pieces the released models have.
-        names: of the pieces that the trainer knows, where they are not its own.
-    """
-
-    ids: Mapping[str, int]
-    control: tuple[str, ...]
-    user: tuple[str, ...]
-    vocab_size: int
-    names: Mapping[str, str] = {}
-
-    @property
-    def number(self) -> int:
-        built_in = sum(id >= 0 for id in self.ids.values())
-        return built_in + len(self.control) + len(self.user)
-
-
-# By the names of `sentencepiece.FAMILIES`.
-SYMBOLS = {
-    "albert": Symbols(
-        {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
-        (CLS, SEP, MASK),
-        ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac"),
-        30000,
-    ),
-    "kobert": Symbols(
-        {"unk_id": 0, "pad_id": 1, "bos_id": 2, "eos_id": 3},
-        (MASK,),
-        (),
-        8002,
-        {"unk_piece": UNK, "pad_piece": PAD, "bos_piece": CLS, "eos_piece": SEP},
-    ),
-    "t5": Symbols({"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}, (), (), 32000),
-    "xlnet": Symbols(
-        {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1},
-        ("<cls>", "<sep>", "<pad>", "<mask>", "<eod>"),
-        ("<eop>", ".", "(", ")", '"', "-", "\u2013", "\u00a3", "\u20ac"),
-        32000,
-    ),
-}
 _LONGEST = 250  # characters; bounds memory, and the trainer leaves out 4,193 bytes
 # What the trainer reserves, and leaves out lines for.
 _RESERVED = str.maketrans({"\u2585": " ", "\t": " ", "\0": " "})
@@ -85,7 +33,8 @@ class SentencePieceLearner(Learner):
 
     def __init__(self, options):
         super().__init__(options)
-        self.symbols = SYMBOLS[options.special_tokens]
+        self.family = sentencepiece.FAMILIES[options.special_tokens]
+        self.symbols = self.family.symbols
         self._lines, self._characters = 0, collections.Counter()
 
     def defaults(self):
@@ -111,7 +60,7 @@ class SentencePieceLearner(Learner):
 
     def _cleaned(self, lines):
         options = self.options
-        cleaner = sentencepiece.FAMILIES[options.special_tokens].cleaner(
+        cleaner = self.family.cleaner(
             options.do_lower_case, sentencepiece.strips_accents(options)
         )
         for line in lines:
@@ -129,17 +78,17 @@ class SentencePieceLearner(Learner):
 
     def report(self, tokenizer):
         options, characters = self.options, self._characters
-        sentinels = tokenizer.family.num_sentinels
-        number = len(tokenizer.vocabulary) - sentinels
+        names = [name.removeprefix(SPACE) for name in self.family.special.sentinels]
+        number = len(tokenizer.vocabulary) - len(names)
         used = min(self._lines, options.input_sentence_size)
         yield (
             f"{options.output_file}: {number:,} tokens, learned from {used:,} of "
             f"{self._lines:,} lines"
         )
-        if sentinels:
+        if names:
             yield (
-                f"with {sentinels} more, <extra_id_0> to <extra_id_{sentinels - 1}>, a "
-                f"model needs vocab_size={number + sentinels} or more"
+                f"with {len(names)} more, {names[0]} to {names[-1]}, a model needs "
+                f"vocab_size={number + len(names)} or more"
             )
         if number < options.vocab_size:
             yield (
@@ -156,13 +105,12 @@ class SentencePieceLearner(Learner):
 
     def continues(self, tokenizer):
         """See `Learner`; masks have other words."""
-        space = sentencepiece.SPACE
-        return [token[:1] != space for token in tokenizer.vocabulary.tokens]
+        return [token[:1] != SPACE for token in tokenizer.vocabulary.tokens]
 
 
 def learn(
     lines: Iterator[str],
-    symbols: Symbols = SYMBOLS["albert"],
+    symbols: Symbols,
     *,
     vocab_size: int,
     character_coverage: float,

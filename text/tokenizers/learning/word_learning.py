@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 import tokenizers
 
 from errors import UserError
-from text.tokenizers.bpe import ByteSplitter
 from text.tokenizers.learning.learner import Learner
-from text.tokenizers.word_splitter import WordSplitter
+from text.tokenizers.word_splitter import Splitter
 
 LONGEST_WORD = 200  # characters; longer ones are skipped
 _CHARACTERS_AT_ONCE = 1 << 23
@@ -27,9 +26,7 @@ class WordCounts:
         forgotten: how many occurrences of rare words were dropped to make room.
     """
 
-    def __init__(
-        self, splitter: WordSplitter | ByteSplitter, most_words: int = _MOST_WORDS
-    ):
+    def __init__(self, splitter: Splitter, most_words: int = _MOST_WORDS):
         self.words = collections.Counter()
         self.characters = collections.Counter()
         self.forgotten = 0
@@ -80,7 +77,7 @@ class WordLearner(Learner):
 
     @functools.cached_property
     @abc.abstractmethod
-    def splitter(self) -> WordSplitter | ByteSplitter:
+    def splitter(self) -> Splitter:
         """What splits the text into words."""
 
     @abc.abstractmethod

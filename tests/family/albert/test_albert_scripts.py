@@ -1,10 +1,9 @@
-"""Every script with a SentencePiece model: records, offsets, exports, conversion.
+"""Every script with ALBERT's SentencePiece model: records, offsets, exports, conversion.
 
 An export is compared with its script's own answers before it appears, so a run that ends
 with one has tokenized alike in Python and in the graph.
 """
 
-import dataclasses
 import json
 import shutil
 
@@ -28,8 +27,7 @@ from family.albert.encoder import AlbertConfig
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
-from text.tokenizers import sentencepiece
-from text.tokenizers.table import TokenizerOptions, load_vocabulary
+from text.tokenizers.table import TokenizerOptions
 
 MODEL = tests.GOLDEN / "sentencepiece" / "tiny.model"
 TINY = AlbertConfig(
@@ -308,15 +306,6 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
         checks._check_ids(words, str(tmp_path))
 
 
-def test_a_model_without_the_segment_of_xlnets_last_token_is_refused():
-    vocabulary = load_vocabulary(str(MODEL.with_name("xlnet.model")))
-    with pytest.raises(UserError, match="segment 2, but my.json has type_vocab_size=2"):
-        checks.check_vocabulary(vocabulary, TINY, "my.json")
-    checks.check_vocabulary(
-        vocabulary, dataclasses.replace(TINY, type_vocab_size=3), "my.json"
-    )
-
-
 # --- Learning ------------------------------------------------------------------------
 
 LINES = "Low lower lowest (new) newer - newest! In 2019, £5 for a café.\n" * 20
@@ -351,17 +340,6 @@ def test_a_model_is_learned_as_for_the_release(build, capsys):
     assert "learned from 18 of 18 lines" in out and "0.000% are [UNK]" in out
     assert f"on {2 * len(line.split())} held-out words" in out
     assert "C" not in "".join(tokens[13:]) and build(do_lower_case=False).encode("L")
-
-
-def test_a_model_is_learned_as_for_xlnet(build):
-    tokenizer = build(special_tokens="xlnet", do_lower_case=None, vocab_size=70)
-    names = (
-        '<unk> <s> </s> <cls> <sep> <pad> <mask> <eod> <eop> . ( ) " - – £ €'.split()
-    )
-    tokens = tokenizer.vocabulary.tokens
-    assert tokens[: len(names)] == names and "L" in "".join(tokens)
-    assert tokenizer.family is sentencepiece.FAMILIES["xlnet"]
-    assert [tokens[id] for id in tokenizer.encode("``£")] == ["\u2581", '"', "£"]
 
 
 @pytest.mark.slow

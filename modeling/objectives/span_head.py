@@ -1,7 +1,7 @@
-"""Lists the heads for questions of releases that try several starts and ends.
+"""Describes a head for questions that tries several starts and ends.
 
-To add one, add a row to SPAN_HEADS; span_beams.py makes the network. This module loads no
-Keras, so that help texts can list the names at once.
+Extensions have such heads as rows of `Extension.span_heads`; span_beams.py makes the
+network. This module loads no Keras, so that help texts can list the names at once.
 """
 
 import dataclasses
@@ -45,8 +45,9 @@ class SpanHead:
     answer_weight: float = 0.5
 
 
-# google-research/albert@b772393 squad_utils.py, create_v2_model.
-_ALBERT = SpanHead(
+# zihangdai/xlnet@bbaa3a6 function_builder.py, get_qa_outputs, and google-research/albert@
+# b772393 squad_utils.py, create_v2_model, which is made from it.
+DEFAULT = SpanHead(
     names=types.MappingProxyType(
         {
             "start": "start_logits/dense",
@@ -68,32 +69,3 @@ _ALBERT = SpanHead(
     num_starts=5,
     num_ends=5,
 )
-# google-research/electra@8a46635 finetune/qa/qa_tasks.py, QATask.get_prediction_module.
-_ELECTRA = SpanHead(
-    names=types.MappingProxyType(
-        {
-            "start": "task_specific/squad/dense",
-            "end_hidden": "task_specific/squad/qa_hidden",
-            "end": "task_specific/squad/dense_1",
-            "answer_hidden": "task_specific/squad/dense_2",
-            "answer": "task_specific/squad/dense_3",
-        }
-    ),
-    units=512,
-    activation="gelu_erf",
-    start_first=True,
-    final_sep=True,
-    impossible_windows=False,
-    answer_dropout=0.0,
-    answer_bias=True,
-    glorot=True,
-    num_starts=20,
-    num_ends=20,
-)
-# zihangdai/xlnet@bbaa3a6 function_builder.py, get_qa_outputs, from which ALBERT's is.
-_XLNET = _ALBERT
-SPAN_HEADS = {
-    "albert": _ALBERT,
-    "electra": _ELECTRA,
-    "xlnet": _XLNET,
-}

@@ -1,0 +1,30 @@
+"""An answer that says which tokens were probably replaced. Loads only NumPy."""
+
+from serving.form import Form, number_of
+
+
+def _replaced(row, request):
+    (text,) = request.values()
+    return {
+        "tokens": [
+            {
+                "text": text[start:end],
+                "start": int(start),
+                "end": int(end),
+                "probability": number_of(probability),
+            }
+            for start, end, probability in zip(
+                row["starts"], row["ends"], row["probabilities"], strict=True
+            )
+            if start >= 0
+        ]
+    }
+
+
+REPLACED = Form(
+    _replaced,
+    ("tokens",),
+    "token-classification",
+    "finds replaced tokens",
+    export="family.electra.export:ReplacedExport",
+)

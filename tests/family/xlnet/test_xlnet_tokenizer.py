@@ -1,0 +1,90 @@
+"""SentencePiece equal to XLNet's release, in a graph too."""
+
+import dataclasses
+import json
+
+import pytest
+
+import build_vocab
+from training.run import checks
+from errors import UserError
+from family.xlnet.tokenizer import FAMILY, begins_word
+from modeling.architectures.bert import BertConfig
+from tests import pieces, tiers
+from text.tokenizers.table import TokenizerOptions
+
+CASES = json.loads((pieces.GOLDEN / "xlnet_cases.json").read_text("utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_ids_are_those_of_the_release(name):
+    pieces.check_release(name, CASES[name])
+
+
+def test_a_piece_of_one_mark_begins_a_word():
+    marks = [*"\u2581.-_`@", "\u2581a", "<unk>"]
+    begins = map(begins_word, [*marks, *"a1'=>é한", "a.", ".."])
+    assert list(begins) == [True] * len(marks) + [False] * 9
+
+
+def test_text_is_cased_unless_asked_otherwise():
+    assert not pieces.load("xlnet").settings["do_lower_case"]
+    assert pieces.load("xlnet", do_lower_case=True).settings["do_lower_case"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("``\u0301''' .", ["``\u0301", "''", "'", "."]),
+        ("\u0301``` 1", ["``", "`", "1"]),
+    ],
+)
+def test_pieces_are_where_they_come_from(text, parts):
+    pieces.check_offsets("xlnet", text, parts)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_annotated_answer_is_found_in_its_text(name):
+    pieces.check_answers(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", tiers.cases(CASES, ["xlnet_digits"]))
+def test_a_graph_gives_the_same(name, tmp_path):
+    pieces.check_graph_of_cases(name, CASES[name], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_gives_the_same_for_many_texts(name, tmp_path):
+    tokenizer = pieces.load(name)
+    texts = list(pieces.random_texts(5_000, seed=1))
+    pieces.check_graph(tokenizer, pieces.in_graph(tokenizer, tmp_path), texts)
+
+
+def test_a_model_without_the_segment_of_the_last_token_is_refused():
+    vocabulary, config = pieces.load("xlnet").vocabulary, BertConfig(1500)
+    with pytest.raises(UserError, match="segment 2, but my.json has type_vocab_size=2"):
+        two = dataclasses.replace(config, type_vocab_size=2)
+        checks.check_vocabulary(vocabulary, two, "my.json")
+    three = dataclasses.replace(config, type_vocab_size=3)
+    checks.check_vocabulary(vocabulary, three, "my.json")
+
+
+def test_a_model_is_learned_as_for_the_release(tmp_path):
+    line = "Low lower lowest (new) newer - newest! In 2019, £5 for a café.\n"
+    (tmp_path / "text.txt").write_text(line * 20)
+    path = str(tmp_path / "spiece.model")
+    flags = {"special_tokens": "xlnet", "vocab_size": 70, "output_file": path}
+    text = [str(tmp_path / "text.txt")]
+    build_vocab.main(build_vocab.Options(input_file=text, **flags))
+    tokenizer = TokenizerOptions().load_tokenizer(path)
+    names = (
+        '<unk> <s> </s> <cls> <sep> <pad> <mask> <eod> <eop> . ( ) " - – £ €'.split()
+    )
+    tokens = tokenizer.vocabulary.tokens
+    assert tokens[: len(names)] == names and "L" in "".join(tokens)
+    assert tokenizer.family is FAMILY
+    assert [tokens[id] for id in tokenizer.encode("``£")] == ["\u2581", '"', "£"]

@@ -34,6 +34,7 @@ import options
 from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
+from training.run.settle import TrainableModel
 from training.storage import adapters, checkpoint
 from training.storage.folder import CONFIG, TEXT, Folder
 from errors import UserError
@@ -126,11 +127,11 @@ def load(
     """
     beside = {"vocab_file": vocab_file, "bert_config_file": bert_config_file}
     flags = _files(path, **beside, **text)
-    tokenizer, config, prefix = query.read_model(flags)
-    encoder = make_encoder(config, dtype=dtype or keras.config.dtype_policy().name)
+    model, dtype = query.read_model(flags), dtype or keras.config.dtype_policy().name
+    encoder = make_encoder(model.config, dtype=dtype)
     variables = {variable.path: variable for variable in encoder.weights}
-    checkpoint.load(variables, prefix, encoder.required, encoder.scope)
-    return TextEncoder(encoder, tokenizer)
+    model.source.load(variables, encoder.required, encoder.scope)
+    return TextEncoder(encoder, model.tokenizer)
 
 
 def _files(path, **more) -> _Files:
@@ -562,9 +563,8 @@ class Task:
 
 
 # The scripts whose runs answer texts without an export, too.
-_SCRIPTS = tuple(
-    f"{name}.py"
-    for name in "run_classifier run_ner run_squad run_swag run_text_to_text".split()
+_SCRIPTS = (
+    "run_classifier.py run_ner.py run_squad.py run_swag.py run_text_to_text.py".split()
 )
 
 
@@ -596,4 +596,5 @@ def load_task(path: str) -> Task:
     script = importlib.import_module(settings["script"].removesuffix(".py"))
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
         flags = flags_of_run(script.Options, path, settings)
-        return Task(finetune.served(script.make(flags, folder), flags, folder))
+        model = TrainableModel(flags, folder=folder)
+        return Task(finetune.served(script.make(model), model))

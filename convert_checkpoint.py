@@ -29,10 +29,9 @@ from errors import UserError, count
 from files import hub, json_files, sources
 from modeling.architectures.config import EncoderConfig
 from text.tasks import tags
-from text.tokenizers import recorded_settings, tokenizer_json
+from text.tokenizers import tokenizer_json
 from text.tokenizers.table import (
     TokenizerOptions,
-    find_vocabulary,
     kind_of,
     kind_of_tokenizer,
 )
@@ -177,21 +176,18 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
-from training.run import capacity, checks
+from training.run import capacity, checks, settle
 from training.storage import (
-    adapters,
     checkpoint,
     checkpoint_contents,
     model_card,
     whole_model,
 )
-from training.storage.folder import TASK, TEXT, step_of, text_settings
-from family.elmo import bilm
+from training.storage.folder import TASK, TEXT, step_of
+from training.storage.source import Source
 from files import anywhere, inputs, local
 from training.interchange import (
     hugging_face,
-    hugging_face_task,
-    hugging_face_tokenizers,
     keep_layers,
     networks,
     peft,
@@ -200,13 +196,12 @@ from training.interchange import (
 
 
 @dataclasses.dataclass
-class Model:
-    """A checkpoint and what belongs to it."""
+class Edited:
+    """What is written of the inputs."""
 
     tensors: dict[str, np.ndarray]
     config: EncoderConfig
     tokenizer: Tokenizer | None
-    vocabulary_files: Mapping[str, bytes]  # by name
     task: dict  # what its task.json says, or would say
     text: dict  # what its text.json says
 
@@ -214,103 +209,84 @@ class Model:
 # === Reading and changing ============================================================
 
 
-def _read_elmo(flags: Options, prefixes: list[str]) -> Model:
+def _read_for_words(flags: Options, models: list[Source]) -> Edited:
     """A released ELMo, for the words of a text."""
-    if len(prefixes) > 1 or not all(map(bilm.is_weights, prefixes)):
+    if len(models) > 1 or not models[0].format.needs_words:
         raise UserError("--words_file is for one --input, a released ELMo")
     paths = inputs.expand(flags.words_file)
-    tokenizer = bilm.words_of(line for path in paths for line in inputs.lines(path))
-    config, tensors = bilm.for_words(prefixes[0], tokenizer.vocabulary.tokens)
-    return Model(tensors, config, tokenizer, tokenizer.files, {}, {})
+    lines = (line for path in paths for line in inputs.lines(path))
+    tokenizer, config, tensors = models[0].format.for_words(lines)
+    return Edited(tensors, config, tokenizer, {}, {})
 
 
-def _read(flags: Options, prefixes: list[str]) -> Model:
-    if flags.words_file:
-        return _read_elmo(flags, prefixes)
-    if bilm.is_weights(prefixes[0]):
-        bilm.shapes(prefixes[0])  # refuses it
-    directory = checkpoint.folder_of(prefixes[0])
-    config = checks.read_config_of(flags, directory)
-    path = flags.vocab_file or find_vocabulary(directory)
-    tokenizer = None
-    if path:
-        kind = kind_of(path)
-        flags = flags.or_else(recorded_settings.of_folder(directory, kind))
-        tokenizer = flags.load_tokenizer(path)
-    if tokenizer:
-        where = flags.bert_config_file or directory
-        size = max(config.vocab_size, flags.vocab_size)
-        longer = dataclasses.replace(config, vocab_size=size)
-        checks.check_vocabulary(tokenizer.vocabulary, longer, where)
-    tensors = []
-    for prefix in prefixes:
-        is_hugging_face = hugging_face.is_weights(prefix)
-        adapter = layouts.adapter_of(config) if is_hugging_face else None
-        report = whole_model.check(prefix, config, adapter)
-        twice = set(report.unused).intersection(adapter.shared if adapter else ())
-        if twice:
-            hugging_face.read(prefix, report.matched)  # refuses it if they differ
-        weights = {
-            name: value
-            for name, value in checkpoint.read(prefix).items()
-            if name not in twice
-            and not (adapter and adapter.is_implied(name))
-            and (flags.keep_optimizer or not checkpoint_contents.of_training(name))
-        }
-        tensors.append(weights)
-    task = _task(prefixes[0])
-    files = tokenizer.files if tokenizer else {}
+def _read(flags: Options, models: list[Source]) -> Edited:
+    """The model to write, of one input or as the mean of several."""
+    first = models[0]
+    config = settle.config_of(first, flags.bert_config_file)
+    tokenizer = _read_tokenizer(flags, first, config)
+    tensors = [_read_tensors(flags, source, config) for source in models]
     alone = flags.layout != "release" or flags.changes_model
     model_weights, config = networks.take(
-        prefixes[0],
-        checkpoint_contents.averaged(tensors, prefixes),
+        first.prefix,
+        checkpoint_contents.averaged(tensors, [source.prefix for source in models]),
         config,
         flags.network,
         alone,
     )
-    text = _text(prefixes[0], tokenizer)
+    text = json_files.read_own(os.path.join(first.folder, TEXT))
+    if not text and tokenizer:
+        text = first.text.of_weights(kind_of_tokenizer(tokenizer))
+    task = first.task
     # A run reads the settings of text in task.json, if there is one.
-    return Model(model_weights, config, tokenizer, files, task and text | task, text)
+    return Edited(model_weights, config, tokenizer, task and text | task, text)
 
 
-def _task(prefix) -> dict:
-    """What the head is for, if a file next to a checkpoint says so."""
-    path = os.path.join(checkpoint.folder_of(prefix), TASK)
-    if anywhere.exists(path):
-        return json_files.read_object(path, "remove it, or restore what a run wrote")
-    if peft.is_weights(prefix):
-        head = peft.read(prefix).head
-        return {"head": head} if head else {}
-    return (
-        hugging_face_task.read_task(prefix) if hugging_face.is_weights(prefix) else {}
-    )
+def _read_tokenizer(flags: Options, source: Source, config) -> Tokenizer | None:
+    """The tokenizer of --vocab_file, or of the vocabulary next to an input."""
+    path = flags.vocab_file or source.vocab_file
+    if not path:
+        return None
+    tokenizer = flags.or_else(source.text.flags(kind_of(path))).load_tokenizer(path)
+    where = flags.bert_config_file or source.folder
+    size = max(config.vocab_size, flags.vocab_size)
+    longer = dataclasses.replace(config, vocab_size=size)
+    checks.check_vocabulary(tokenizer.vocabulary, longer, where)
+    return tokenizer
 
 
-def _text(prefix, tokenizer) -> dict:
-    """How text became ids, if a file next to a checkpoint says so."""
-    path = os.path.join(checkpoint.folder_of(prefix), TEXT)
-    text = json_files.read_own(path)
-    if text or not tokenizer:
-        return text
-    return hugging_face_tokenizers.settings_of(prefix, kind_of_tokenizer(tokenizer))
+def _read_tensors(flags: Options, source: Source, config) -> dict[str, np.ndarray]:
+    """The tensors of an input that belong to the model."""
+    is_hugging_face = isinstance(source.format, hugging_face.HuggingFace)
+    adapter = layouts.adapter_of(config) if is_hugging_face else None
+    report = whole_model.check(source, config, adapter)
+    twice = set(report.unused).intersection(adapter.shared if adapter else ())
+    if twice:
+        source.read(report.matched)  # refuses it if they differ
+    return {
+        name: value
+        for name, value in source.read().items()
+        if name not in twice
+        and not (adapter and adapter.is_implied(name))
+        and (flags.keep_optimizer or not checkpoint_contents.of_training(name))
+    }
 
 
-def _check_tokenization(tokenizer, prefix, task):
+def _check_tokenization(tokenizer, source: Source, task):
     """Refuses flags that contradict the files next to a checkpoint."""
-    tokenizer.check_release(prefix)
+    tokenizer.check_release(source.prefix)
     settings = tokenizer.settings
-    hugging_face_tokenizers.check(prefix, settings, kind_of_tokenizer(tokenizer))
-    noted_settings = text_settings(checkpoint.folder_of(prefix))[1] | task
+    source.text.check(settings, kind_of_tokenizer(tokenizer))
+    noted_settings = source.text.noted[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.
         if name != "vocab_sha256" and noted_settings.get(name, value) != value:
             raise UserError(
-                f"{os.path.dirname(prefix)}: the model was trained on text split "
+                f"{source.folder}: the model was trained on text split "
                 f"differently; pass --{name}={str(noted_settings[name]).lower()}"
             )
 
 
-def _add_words(model: Model, flags: Options) -> None:
+def _add_words(model: Edited, flags: Options) -> None:
     """Gives words their own rows; prints how many were added."""
     tokenizer = model.tokenizer
     with_tokens = tokenizer and kind_of_tokenizer(tokenizer).with_tokens
@@ -346,9 +322,6 @@ def _add_words(model: Model, flags: Options) -> None:
             model.tensors[name] = np.moveaxis(longer, 0, axis)
     model.config = dataclasses.replace(model.config, vocab_size=size)
     model.tokenizer = with_tokens(tokenizer, tokens)
-    lines = "".join(f"{token}\n" for token in tokens)
-    (name,) = model.vocabulary_files
-    model.vocabulary_files = {name: lines.encode()}
     for settings in (model.task, model.text):
         settings.pop("vocab_sha256", None)  # it was the old one's
     print(
@@ -378,11 +351,11 @@ def _alone(directory: str) -> Iterator[None]:
         yield
 
 
-def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
+def _write(model: Edited, flags: Options, models: list[Source]) -> None:
     directory = flags.output_dir
     size = sum(value.size for value in model.tensors.values())
     described = None
-    beside = dict(model.vocabulary_files)
+    beside = dict(model.tokenizer.files) if model.tokenizer else {}
     if flags.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
         notes = {TASK: model.task, TEXT: model.text}
@@ -409,9 +382,9 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
             # Without its words, a tokenizer would be a trap.
             tokenizer=described and described.config,
             beside=beside,
-            card=_card(flags, prefixes, size),
+            card=_card(flags, models, size),
         )
-    origins = ", ".join(prefixes)
+    origins = ", ".join(source.prefix for source in models)
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {origins}")
     if described and described.difference:
         print(f"warning: {directory}: {described.difference}", file=sys.stderr)
@@ -421,50 +394,44 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
         )
 
 
-def _write_peft(flags: Options, prefix: str) -> None:
+def _write_peft(flags: Options, source: Source) -> None:
     """Writes the adapters of a run without their base."""
-    is_peft, is_other = peft.is_weights(prefix), hugging_face.is_weights(prefix)
-    stored = peft.read(prefix) if is_peft else None
-    if not is_peft and (
-        is_other
-        or bilm.is_weights(prefix)
-        or not adapters.are_in(checkpoint.shapes_of_stored(prefix))
-    ):
+    adapted = source.adapters
+    if not adapted:
         raise UserError(
-            f"{prefix}: contains no adapters; --layout=peft is for a run with --lora_rank, "
-            "or an adapter of peft"
+            f"{source.prefix}: contains no adapters; --layout=peft is for a run with "
+            "--lora_rank, or an adapter of peft"
         )
-    config = checks.read_config_of(flags, checkpoint.folder_of(prefix))
-    note, own = checkpoint.adapters_of(prefix)
+    config = settle.config_of(source, flags.bert_config_file)
     tensors = {
         name: value
-        for name, value in own.items()
+        for name, value in adapted.stored().items()
         if not checkpoint_contents.of_training(name)
     }
-    task = _as_hugging_face(_task(prefix))
+    task = _as_hugging_face(source.task)
     written = peft.write(
         flags.output_dir,
         tensors,
-        checkpoint.read(prefix),
+        source.read(),
         layouts.adapter_of(config),
-        base=note.base,
-        alpha=note.alpha,
+        base=adapted.note.base,
+        alpha=adapted.note.alpha,
         task=task | ({"head": flags.head} if flags.head else {}),
-        is_alone=is_peft and stored.is_alone,
+        is_alone=adapted.is_alone,
     )
     print(
-        f"{written}: {len(tensors)} tensors, adapters of {note.base}; peft needs that in "
-        "Hugging Face's layout"
+        f"{written}: {len(tensors)} tensors, adapters of {adapted.note.base}; peft needs "
+        "that in Hugging Face's layout"
     )
 
 
-def _card(flags: Options, prefixes: list[str], size: int) -> Callable[[Mapping], str]:
+def _card(flags: Options, models: list[Source], size: int) -> Callable[[Mapping], str]:
     """Makes the card from the content of config.json."""
     name = os.path.basename(os.path.abspath(flags.output_dir))
     name = hub.parse(flags.push_to).name if flags.push_to else name
-    folder = checkpoint.folder_of(prefixes[0])
-    facts = model_card.facts_of(folder, size, step_of(prefixes[0]))
-    if len(prefixes) > 1 or flags.changes_model:
+    step = step_of(models[0].prefix)
+    facts = model_card.facts_of(models[0].folder, size, step)
+    if len(models) > 1 or flags.changes_model:
         facts = dataclasses.replace(facts, scores={})  # of another model
     return lambda config: model_card.text(name, config, facts)
 
@@ -484,25 +451,25 @@ def main(flags: Options) -> int:
     Returns:
         exit status: 1 if --compare_with found a difference.
     """
-    prefixes = [checkpoint.resolve(path) for path in flags.input]
+    models = [Source.open(path) for path in flags.input]
     if flags.show:
-        for prefix in prefixes:
-            checkpoint_contents.show(prefix)
+        for source in models:
+            checkpoint_contents.show(source)
         return 0
     if flags.compare_with:
-        other = checkpoint.resolve(flags.compare_with)
-        return int(not checkpoint_contents.compare(prefixes[0], other))
+        other = Source.open(flags.compare_with)
+        return int(not checkpoint_contents.compare(models[0], other))
     _check_place(flags.output_dir)
     if flags.layout == "peft":
         with _alone(flags.output_dir):
-            _write_peft(flags, prefixes[0])
+            _write_peft(flags, models[0])
         return 0
-    model = _read(flags, prefixes)
+    model = _read_for_words(flags, models) if flags.words_file else _read(flags, models)
     if model.tokenizer and (flags.add_words_file or flags.layout == "hugging_face"):
-        _check_tokenization(model.tokenizer, prefixes[0], model.task)
+        _check_tokenization(model.tokenizer, models[0], model.task)
     if flags.keep_layers:
         model.tensors, model.config = keep_layers.keep(
-            prefixes[0], model.tensors, model.config, flags.keep_layers
+            models[0].prefix, model.tensors, model.config, flags.keep_layers
         )
     if flags.add_words_file:
         _add_words(model, flags)
@@ -517,7 +484,7 @@ def main(flags: Options) -> int:
             encoder = whole_model.network(model.config).encoder
             model.config = lengthen(model.tensors, encoder, number)
     with _alone(flags.output_dir):
-        _write(model, flags, prefixes)
+        _write(model, flags, models)
         if flags.push_to:
             names = os.listdir(flags.output_dir)
             print(f"uploaded: {hub.push(flags.output_dir, flags.push_to, names)}")

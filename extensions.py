@@ -29,6 +29,7 @@ class Extension(NamedTuple):
         inspectors: that name -> its `Inspector`.
         row_options: groups of the flags that its instances have.
         tokenizers: name -> its `Kind`.
+        formats: each `Format` of weights on disk.
         forms: name of a form of answers -> "module:NAME" of its `Form`.
         model_files: patterns of the names of files next to weights, which no command
             replaces.
@@ -45,6 +46,7 @@ class Extension(NamedTuple):
     inspectors: Mapping[str, str] = {}
     row_options: tuple[str, ...] = ()
     tokenizers: Mapping[str, str] = {}
+    formats: tuple[str, ...] = ()
     forms: Mapping[str, str] = {}
     model_files: tuple[str, ...] = ()
     tokenizer_classes: Mapping[str, str] = {}
@@ -72,8 +74,8 @@ def entries(table: str) -> tuple[str, ...]:
     return tuple(name for each in _extensions() for name in getattr(each, table))
 
 
-def groups(table: str) -> tuple[type, ...]:
-    """The groups of flags that all extensions have in a table."""
+def classes(table: str) -> tuple[type, ...]:
+    """The classes in all extensions, of a table that is a list of them."""
     return tuple(map(pkgutil.resolve_name, entries(table)))
 
 

@@ -27,7 +27,6 @@ import sys
 import command_line
 import options
 from errors import UserError, count
-from family.elmo.tokenizer import SPECIAL
 from files import inputs, local, protected
 from modeling.architectures.features import EMBEDDINGS, MIX
 from text.instances import packing
@@ -144,8 +143,7 @@ if __name__ == "__main__":
 
 from training.queries import query
 from training.run import checks, distribution
-from training.storage import checkpoint
-from family.elmo import bilm
+from training.storage.source import Source
 from training.queries.feature_files import WRITERS
 from training.queries.text_features import (
     Counts,
@@ -168,8 +166,8 @@ def main(flags: Options) -> None:
         "tpu" if flags.use_tpu else flags.distribution, tpu=flags.master
     )
     checks.check_division("batch_size", flags.batch_size, strategy.num_replicas_in_sync)
-    prefix = checkpoint.resolve(flags.init_checkpoint)
-    config, tokenizer, tensors = _source(flags, prefix)
+    source = Source.open(flags.init_checkpoint)
+    config, tokenizer, tensors = _read_model(flags, source)
     # A line that cannot be read is found now, not in an hour.
     is_file = flags.input_file != inputs.STANDARD_INPUT
     total = sum(1 for _ in _lines(flags)) if is_file else None
@@ -181,7 +179,7 @@ def main(flags: Options) -> None:
     weights = {v.path: v for v in encoder.model.weights}
     if tensors is None:
         model = encoder.model
-        _say(checkpoint.load(weights, prefix, model.required, model.scope))
+        _say(source.load(weights, model.required, model.scope))
     else:
         for name, value in tensors.items():
             weights[name].assign(value)
@@ -265,16 +263,16 @@ def _check_paths(flags: Options):
         raise UserError(f"{path}: HDF5 can only be written to a file; name one")
 
 
-def _source(flags: Options, prefix):
+def _read_model(flags: Options, source: Source):
     """The config and the tokenizer; and the tensors of a released ELMo, else None."""
-    if bilm.is_weights(prefix):
-        return _elmo(flags, prefix)
-    tokenizer, config, _ = query.read_model(flags)
-    _check_sizes(flags, config)
-    return config, tokenizer, None
+    if source.format.needs_words:
+        return _for_words(flags, source)
+    model = query.read_model(flags, source)
+    _check_sizes(flags, model.config)
+    return model.config, model.tokenizer, None
 
 
-def _elmo(flags: Options, prefix):
+def _for_words(flags: Options, source: Source):
     """A released ELMo for the words of the texts."""
     for name in ("vocab_file", "bert_config_file"):
         if getattr(flags, name):
@@ -287,11 +285,10 @@ def _elmo(flags: Options, prefix):
             "--input_file=-: for a released ELMo, texts are read twice, first for their "
             "words; write them to a file"
         )
-    tokenizer = bilm.words_of(_lines(flags))
-    config, tensors = bilm.for_words(prefix, tokenizer.vocabulary.tokens)
+    tokenizer, config, tensors = source.format.for_words(_lines(flags))
     _check_sizes(flags, config)
-    number = config.vocab_size - len(SPECIAL)
-    _say(f"{prefix}: read for {number:,} different words")
+    number = config.vocab_size - len(tokenizer.vocabulary.special_ids)
+    _say(f"{source.prefix}: read for {number:,} different words")
     return config, tokenizer, tensors
 
 

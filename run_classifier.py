@@ -235,8 +235,8 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
-from training.run import checks
-from training.storage.folder import Folder, text_settings
+from training.run.settle import TrainableModel
+from training.storage.folder import text_settings
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
@@ -568,9 +568,9 @@ def _json_line(example, answer):
     return json.dumps(values | answer, ensure_ascii=False)
 
 
-def make(flags: Options, folder: Folder) -> Classifier:
-    """The task that flags describe, with output_dir."""
-    return Classifier(flags, checks.make_tokenizer(flags, folder))
+def make(model: TrainableModel) -> Classifier:
+    """The task that the flags of a model describe."""
+    return Classifier(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -579,8 +579,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    folder = Folder.open(flags.output_dir)
-    finetune.finetune(make(flags, folder), flags, folder)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -122,8 +122,7 @@ def _is_integer(text):
 if __name__ == "__main__":
     command_line.parse(Options)
 
-from training.run import checks
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from modeling.objectives import tasks
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import tags_graph
@@ -449,9 +448,9 @@ def _spaced(words):
     return " ".join(word.replace(" ", "\u00a0") for word in _sent(words))
 
 
-def make(flags: Options, folder: Folder) -> Tagger:
-    """The task that flags describe, with output_dir."""
-    return Tagger(flags, checks.make_tokenizer(flags, folder))
+def make(model: TrainableModel) -> Tagger:
+    """The task that the flags of a model describe."""
+    return Tagger(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -460,8 +459,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    folder = Folder.open(flags.output_dir)
-    finetune.finetune(make(flags, folder), flags, folder)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -150,8 +150,7 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     command_line.parse(Options)
 
-from training.run import checks
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from modeling.objectives import span_beams, tasks
 from text.graphs import answer_spans_graph, row_chunks
 from text.records.rows import Field, Row
@@ -474,9 +473,9 @@ def _entry(span):
     return {name: getattr(span, name) for name in names}
 
 
-def make(flags: Options, folder: Folder) -> Squad:
-    """The task that flags describe, with output_dir."""
-    return Squad(flags, checks.make_tokenizer(flags, folder))
+def make(model: TrainableModel) -> Squad:
+    """The task that the flags of a model describe."""
+    return Squad(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -485,8 +484,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    folder = Folder.open(flags.output_dir)
-    finetune.finetune(make(flags, folder), flags, folder)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -90,8 +90,7 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
-from training.run import checks
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from modeling.objectives import tasks
 from text.graphs import choices_graph
 from text.records.rows import Field, Row
@@ -351,9 +350,9 @@ def _json_answer(example, answer):
     return json.dumps(values, ensure_ascii=False)
 
 
-def make(flags: Options, folder: Folder) -> MultipleChoice:
-    """The task that flags describe, with output_dir."""
-    return MultipleChoice(flags, checks.make_tokenizer(flags, folder))
+def make(model: TrainableModel) -> MultipleChoice:
+    """The task that the flags of a model describe."""
+    return MultipleChoice(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -362,8 +361,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    folder = Folder.open(flags.output_dir)
-    finetune.finetune(make(flags, folder), flags, folder)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

@@ -138,8 +138,7 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
-from training.run import checks
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from family.t5.task import Example, TextTask, check_target
 from training.finetuning import finetune, labels, squad_metrics
 
@@ -362,9 +361,9 @@ def _not_empty(examples, path):
 _TASKS = {"squad": Squad, "custom": Custom}
 
 
-def make(flags: Options, folder: Folder) -> TextTask:
-    """The task that flags name."""
-    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags, folder))
+def make(model: TrainableModel) -> TextTask:
+    """The task that the flags of a model name."""
+    return _TASKS.get(model.flags.task, Glue)(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:
@@ -373,8 +372,8 @@ def main(flags: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    folder = Folder.open(flags.output_dir)
-    finetune.finetune(make(flags, folder), flags, folder)
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
 
 
 if __name__ == "__main__":

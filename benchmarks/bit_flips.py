@@ -21,6 +21,7 @@ import numpy as np
 import command_line
 import options
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from text.generation.generate import generate
 from text.generation.settings import Settings
@@ -115,7 +116,9 @@ def _described(described):
 
 def restored(prefix: str) -> list:
     """All that is in a checkpoint."""
-    return [(name, x.tolist()) for name, x in sorted(checkpoint.read(prefix).items())]
+    return [
+        (name, x.tolist()) for name, x in sorted(Source.open(prefix).read().items())
+    ]
 
 
 def outcome(read, source, expected) -> str:

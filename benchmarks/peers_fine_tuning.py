@@ -18,6 +18,7 @@ import tempfile
 
 import command_line
 import options
+from training.run import settle
 from benchmarks import quality, turns
 from errors import UserError
 
@@ -74,8 +75,7 @@ def _ours(settings: Options) -> None:
         settings: `serve` is the folder of the examples.
     """
     import run_classifier
-    from training.run import checks, distribution
-    from training.storage.folder import Folder
+    from training.run import distribution
     from training.finetuning.experiment import Experiment
 
     model = pathlib.Path(settings.model_dir)
@@ -91,8 +91,9 @@ def _ours(settings: Options) -> None:
         "num_train_epochs": [float(_MANY_EPOCHS)],
     }
     flags = run_classifier.Options(**flags)
-    task = run_classifier.Classifier(flags, checks.make_tokenizer(flags))
-    experiment = Experiment(task, flags, Folder.open(flags.output_dir))
+    model = settle.TrainableModel(flags)
+    task = run_classifier.Classifier(flags, model.tokenizer)
+    experiment = Experiment(task, model)
     [trial] = flags.trials
     trainer = experiment.trainer(trial)
     experiment.start(experiment.run(), trainer)

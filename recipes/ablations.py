@@ -30,7 +30,7 @@ if __name__ == "__main__":
 
 import options
 from training.run import checks
-from training.storage import checkpoint
+from training.storage.source import read_config
 from errors import UserError, duration
 from files import inputs, local
 from modeling.architectures.bert import BertConfig
@@ -204,7 +204,7 @@ def _config(flags: Options) -> EncoderConfig:
             type_vocab_size=2,
         )
     else:
-        config = checkpoint.read_config(flags.bert_config_file)
+        config = read_config(flags.bert_config_file)
         _check_config(flags, config)
     if vocabulary:
         checks.check_vocabulary(vocabulary, config, flags.bert_config_file)
@@ -247,7 +247,7 @@ def write_configs(root: str, planned: plan.Plan) -> None:
         if not os.path.exists(path):
             with local.replacing(path, "w") as file:
                 file.write(config.to_json_string())
-        elif checkpoint.read_config(path) != config:
+        elif read_config(path) != config:
             raise UserError(
                 f"{path}: differs from what --bert_config_file, --vocab_file, "
                 "--vocab_size and --max_seq_length ask for now; choose another "

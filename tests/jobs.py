@@ -17,8 +17,8 @@ import options
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import checkpoint
 from training.storage.folder import FOUND, Folder
+from training.storage.source import Source
 from errors import UserError
 from serving.predictor import Predictor
 from tests.killed import Killed
@@ -155,7 +155,7 @@ def check_masks(output: str, vocab_file: str, capsys) -> None:
 
 def weights(folder: pathlib.Path, name: str = "output") -> dict[str, np.ndarray]:
     """The newest checkpoint in an output_dir within a folder."""
-    return checkpoint.read(checkpoint.resolve(str(folder / name)))
+    return Source.open(str(folder / name)).read()
 
 
 def check_same_bits(found: Mapping, expected: Mapping) -> None:

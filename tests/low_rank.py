@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from training.storage import adapters, checkpoint
+from training.storage import adapters
+from training.storage.source import Source
 from tests import jobs
 
 FLAGS = {"lora_rank": 2, "lora_alpha": 6.0, "learning_rate": [1e-2]}
@@ -20,9 +21,9 @@ def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> N
         layers: their paths.
     """
     run(do_train=True, do_eval=True, do_export=True, **FLAGS)
-    stored = checkpoint.read_stored(checkpoint.resolve(str(folder / "output")))
+    stored = Source.open(str(folder / "output")).format.read()
     names = {f"{layer}/lora_kernel_{side}" for layer in layers for side in "ab"}
-    base = checkpoint.read(str(folder / "model.ckpt-best"))
+    base = Source.open(str(folder / "model.ckpt-best")).read()
     assert {n for n in stored if adapters.are_in([n]) and "/adam_" not in n} == names
     assert not base.keys() & stored.keys()
     # A resume ends with the same bits.
@@ -30,10 +31,10 @@ def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> N
     with jobs.dying(step=20):
         run(**FLAGS | output)
     run(**FLAGS | output)
-    again = checkpoint.read_stored(checkpoint.resolve(str(folder / "other")))
+    again = Source.open(str(folder / "other")).format.read()
     jobs.check_same_bits(again, stored)
     # Read as a whole, the adapted kernels differ from those of the base, and nothing else.
-    whole = checkpoint.read(checkpoint.resolve(str(folder / "output")))
+    whole = Source.open(str(folder / "output")).read()
     kernels = {adapters.kernel_of(layer, base) for layer in layers}
     assert {n for n in base if np.any(whole[n] != base[n])} == kernels
     before = jobs.results(folder)

@@ -7,8 +7,9 @@ import numpy as np
 
 import convert_checkpoint
 import run_classifier
-from training.storage import adapters, checkpoint
+from training.storage import adapters, checkpoint, checkpoint_contents
 from training.storage.folder import Folder
+from training.storage.source import Source
 from family.electra.encoder import ElectraConfig
 from family.roberta.config import RobertaConfig
 from modeling.objectives import low_rank, tasks
@@ -80,7 +81,7 @@ def make(
 def write_run(folder: pathlib.Path, task, config, targets) -> None:
     """Writes random adapters of base/ to output/, as a run of this objective does."""
     base, output = str(folder / "base"), folder / "output"
-    weights = checkpoint.read(checkpoint.resolve(base))
+    weights = Source.open(base).read()
     network = low_rank.LowRank(
         task, rank=2, alpha=4.0, targets=targets, base=weights
     ).network(config)
@@ -92,7 +93,8 @@ def write_run(folder: pathlib.Path, task, config, targets) -> None:
     tensors |= {"output_weights/adam_m": rng.normal(size=3), "global_step": np.int64(1)}
     checkpoint.save(Folder.open(str(output)), 1, tensors, keep=1)
     (output / "bert_config.json").write_text(config.to_json_string())
-    digest = checkpoint.digest(checkpoint.base_weights(base, network.scope))
+    scoped = adapters.base_weights(Source.open(base), network.scope)
+    digest = checkpoint_contents.digest(scoped)
     note = adapters.Note(base, digest, list(network.scope), 4.0)
     adapters.write_note(Folder.open(str(output)), note)
 
@@ -114,5 +116,5 @@ def config_of(folder: pathlib.Path, kind: str):
 def logits(folder: pathlib.Path, path: str, kind: str, inputs: dict) -> np.ndarray:
     """Those of a network of ours with the weights of a checkpoint."""
     network = tasks.Classification(2).network(config_of(folder, kind), seed=5)
-    checkpoint.load({v.path: v for v in network.weights}, path, required="")
+    Source.open(path).load({v.path: v for v in network.weights}, required="")
     return network(inputs)["logits"].numpy()

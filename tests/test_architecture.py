@@ -416,10 +416,7 @@ SYSTEMS = {
 # Files that know others by name; the list may only become shorter.
 KNOWING = {
     "build_vocab.py": ["sentencepiece"],
-    "convert_checkpoint.py": ["elmo"],
-    "extract_features.py": ["elmo"],
     "run_text_to_text.py": ["t5"],
-    "training/storage/checkpoint.py": ["elmo"],
 }
 
 

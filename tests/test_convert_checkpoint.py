@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import local
 from modeling.architectures.bert import BertConfig
@@ -51,7 +52,7 @@ def test_every_head_comes_back_bit_for_bit(tmp_path, objective, architecture, fl
     assert said["architectures"] == [architecture]
     assert said["hidden_act"] == "gelu"  # there, the exact one
     convert(input=[there], output_dir=back, layout="release")
-    found = checkpoint.read(f"{back}/bert_model.ckpt")
+    found = Source.open(f"{back}/bert_model.ckpt").read()
     extra = found.keys() - tensors.keys()  # choices have no bias in the release
     assert extra == (
         {"output_bias"} if architecture == "BertForMultipleChoice" else set()
@@ -94,7 +95,7 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys
     written = str(tmp_path / "released" / "bert_model.ckpt")
     capsys.readouterr()
     read_as_tensorflow_1.main(written, RELEASED)
-    number = len(checkpoint.read(written))
+    number = len(Source.open(written).read())
     assert capsys.readouterr().out == f"{number} variables are the same\n"
 
 
@@ -186,8 +187,10 @@ def test_what_stands_in_a_file_twice_is_left_out(tmp_path):
 
     source = of_golden(tmp_path / "source", change=repeat)
     convert(input=[str(source)], output_dir=str(tmp_path / "released"))
-    found = checkpoint.read(str(tmp_path / "released" / "bert_model.ckpt"))
-    golden = hugging_face.read(str(GOLDEN / "hf" / "pretraining" / "model.safetensors"))
+    found = Source.open(str(tmp_path / "released" / "bert_model.ckpt")).read()
+    golden = hugging_face.HuggingFace(
+        str(GOLDEN / "hf" / "pretraining" / "model.safetensors")
+    ).read()
     assert found.keys() == golden.keys()
 
 
@@ -203,7 +206,7 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     tensors = [made(f, SPAN, seed) for seed, f in enumerate(folders)]
     convert(input=[str(f) for f in folders], output_dir=str(tmp_path / "mean"))
-    found = checkpoint.read(str(tmp_path / "mean" / "bert_model.ckpt"))
+    found = Source.open(str(tmp_path / "mean" / "bert_model.ckpt")).read()
     assert found.keys() == tensors[0].keys()
     for name, value in found.items():
         expected = (tensors[0][name] + tensors[1][name]) / 2
@@ -220,7 +223,7 @@ def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
     for keep, names in ((False, tensors.keys()), (True, tensors | slots)):
         output = str(tmp_path / f"kept {keep}")
         convert(input=[str(tmp_path)], output_dir=output, keep_optimizer=keep)
-        found = checkpoint.read(f"{output}/bert_model.ckpt")
+        found = Source.open(f"{output}/bert_model.ckpt").read()
         assert found.keys() - {"global_step"} == set(names)
 
 
@@ -238,7 +241,7 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     assert tokens == [*SPECIAL_TOKENS, "playing", *TOKENS[6:], "player"]
     tokenizer = WordPiece(Vocabulary(tokens))
     assert tokenizer.tokenize("The PLAYER playing") == ["the", "player", "playing"]
-    found = checkpoint.read(str(tmp_path / "more" / "bert_model.ckpt"))
+    found = Source.open(str(tmp_path / "more" / "bert_model.ckpt")).read()
     for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
         old, new = tensors[name], found[name]
         np.testing.assert_allclose(new[5], (old[6] + old[7]) / 2, rtol=1e-6)
@@ -256,7 +259,7 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     assert config.vocab_size == 18
     model = sentence_pairs.PretrainingModel(config)
     weights = {v.path: v for v in model.weights}
-    checkpoint.load(weights, str(tmp_path / "larger"), required="")
+    Source.open(str(tmp_path / "larger")).load(weights, required="")
 
 
 @pytest.mark.slow
@@ -268,10 +271,10 @@ def test_positions_are_lengthened_by_copies(tmp_path):
         max_position_embeddings=15,
     )
     name = "bert/embeddings/position_embeddings"
-    table = checkpoint.read(str(tmp_path / "longer" / "bert_model.ckpt"))[name]
+    table = Source.open(str(tmp_path / "longer" / "bert_model.ckpt")).read()[name]
     old = tensors[name]
     assert np.array_equal(table, np.concatenate([old, old, old[:3]]))
-    config = checkpoint.read_config(str(tmp_path / "longer"))
+    config = read_config(str(tmp_path / "longer"))
     longer = dataclasses.replace(TINY, max_position_embeddings=15)
     assert config == longer
     convert(
@@ -280,7 +283,7 @@ def test_positions_are_lengthened_by_copies(tmp_path):
         max_position_embeddings=15,
         vocab_size=20,
     )
-    config = checkpoint.read_config(str(tmp_path / "larger"))
+    config = read_config(str(tmp_path / "larger"))
     assert config == dataclasses.replace(longer, vocab_size=20)
 
 

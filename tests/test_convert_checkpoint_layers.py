@@ -8,6 +8,7 @@ from keras import ops
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling import layers
 from modeling.architectures.table import make_encoder
@@ -32,13 +33,13 @@ def expected_of(teacher, kept):
 def check(folder, teacher, kept):
     """The student in a folder, which has the teacher's arrays to the bit."""
     folder = str(folder)
-    found = checkpoint.read(checkpoint.resolve(folder))
+    found = Source.open(folder).read()
     expected = expected_of(teacher, kept)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name].dtype == value.dtype, name
         np.testing.assert_array_equal(found[name], value, name)
-    config = checkpoint.read_config(folder)
+    config = read_config(folder)
     assert config.num_hidden_layers == len(kept)
     return config
 
@@ -67,9 +68,9 @@ def test_a_student_computes_what_these_layers_compute(tmp_path):
     convert(input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT)
 
     def loaded(folder):
-        config = checkpoint.read_config(str(folder))
+        config = read_config(str(folder))
         encoder = make_encoder(config)
-        checkpoint.load({v.path: v for v in encoder.weights}, str(folder), required="")
+        Source.open(str(folder)).load({v.path: v for v in encoder.weights}, required="")
         return encoder
 
     inputs = {
@@ -101,9 +102,9 @@ def test_layers_of_models_of_transformers(tmp_path, model, kept):
         keep_layers=kept,
         layout="hugging_face",
     )
-    teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "released")))
+    teacher = Source.open(str(tmp_path / "released")).read()
     check(tmp_path / "student", teacher, kept)
-    config = checkpoint.read_config(str(tmp_path / "student"))
+    config = read_config(str(tmp_path / "student"))
     assert config.num_hidden_layers == len(kept)
 
 

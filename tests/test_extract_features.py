@@ -15,7 +15,7 @@ import pytest
 
 from training.backend import tf
 from training.queries import feature_files
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import local
 from tests import jobs
@@ -289,10 +289,10 @@ def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
 def test_features_equal_hugging_face():
     with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
         values = dict(file)
-    config = checkpoint.read_config(str(HUGGING_FACE))
+    config = read_config(str(HUGGING_FACE))
     encoder = FeatureExtractor(tf.distribute.get_strategy(), config, [-1], "none")
     weights = {v.path: v for v in encoder.model.weights}
-    checkpoint.load(weights, str(HUGGING_FACE), encoder.model.required)
+    Source.open(str(HUGGING_FACE)).load(weights, encoder.model.required)
     batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
     (features,) = encoder(batch | {"kept": batch["input_mask"]})
     assert_close(features, values["sequence_output"])

@@ -12,6 +12,7 @@ import pytest
 from training.queries import text_features
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from tests.features import GOLDEN, MODEL, run, write
 from training.queries.text_features import FeatureExtractor
@@ -27,7 +28,7 @@ def without_encoder(folder):
 
 
 def not_finite(folder):
-    weights = checkpoint.read(str(MODEL / "bert_model.ckpt"))
+    weights = Source.open(str(MODEL / "bert_model.ckpt")).read()
     weights["bert/encoder/layer_1/output/dense/bias"][3] = np.nan
     return {
         "init_checkpoint": checkpoint.save(

@@ -10,7 +10,7 @@ import pytest
 
 import fill_mask
 import tests
-from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
@@ -45,8 +45,8 @@ def test_each_mask_gets_the_most_probable_tokens(capsys):
     ids += [vocabulary.mask_id, vocabulary.sep_id]
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
     model = sentence_pairs.PretrainingModel(config)
-    checkpoint.load(
-        {v.path: v for v in model.weights}, os.path.join(GOLDEN, "bert_model.ckpt")
+    Source.open(os.path.join(GOLDEN, "bert_model.ckpt")).load(
+        {v.path: v for v in model.weights}
     )
     batch = {"input_ids": np.array([ids]), "masked_lm_positions": np.array([[2, 5]])}
     logits = np.asarray(model(batch)["masked_lm_logits"])[0].astype(float)

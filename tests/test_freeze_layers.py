@@ -9,7 +9,7 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
-from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
@@ -72,7 +72,7 @@ def test_frozen_layers_keep_their_bits_and_have_no_slots(folder, tmp_path, capsy
     changes = {"gradient_accumulation_steps": 2, "dtype": "mixed_bfloat16"}
     changes |= {"recompute": True, "layerwise_lr_decay": 0.8}
     run(folder, do_train=True, do_eval=True, **changes)
-    start = checkpoint.read(str(folder / "model.ckpt-best"))
+    start = Source.open(str(folder / "model.ckpt-best")).read()
     after = jobs.weights(folder)
     for path, value in start.items():
         is_frozen = bool(LOWER.search(path))

@@ -8,8 +8,9 @@ import pytest
 
 import convert_checkpoint
 from training.backend import tf
-from training.storage import adapters, checkpoint
+from training.storage import adapters, checkpoint, checkpoint_contents, weight_formats
 from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling import layers
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
@@ -82,8 +83,8 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
     changes = {"gradient_accumulation_steps": 2, "recompute": True}
     flags = {"do_eval": True, "do_predict": True, "do_export": True}
     run(folder, do_train=True, **flags, **changes)
-    prefix = checkpoint.resolve(str(folder / "output"))
-    stored = checkpoint.read_stored(prefix)
+    prefix = Source.open(str(folder / "output")).prefix
+    stored = Source.open(prefix).format.read()
     assert "output_weights" in stored and "output_weights/adam_m" in stored
     own = [name for name in stored if name.startswith("bert/")]
     assert own and all("/lora_kernel_" in name for name in own)
@@ -95,10 +96,13 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
         run(folder, **run_of)
     run(folder, **run_of)
     assert "continuing from step 20" in capsys.readouterr().out
-    again = checkpoint.read_stored(checkpoint.resolve(str(other / "output")))
+    again = Source.open(str(other / "output")).format.read()
     jobs.check_same_bits(again, stored)
     # Read as a whole, it is the base and what was added.
-    whole, base = jobs.weights(folder), checkpoint.read(str(folder / "model.ckpt-best"))
+    whole, base = (
+        jobs.weights(folder),
+        Source.open(str(folder / "model.ckpt-best")).read(),
+    )
     assert base.keys() <= whole.keys() and not adapters.are_in(whole)
     path = ADAPTED.format(1, "value")
     change = 3.0 * stored[f"{path}/lora_kernel_a"] @ stored[f"{path}/lora_kernel_b"]
@@ -121,7 +125,7 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
         assert one["probabilities"] == pytest.approx(each["probabilities"], abs=1e-5)
     given = {"input": [str(folder / "output")], "output_dir": str(tmp_path / "merged")}
     jobs.run(convert_checkpoint, given)
-    merged = checkpoint.read(checkpoint.resolve(str(tmp_path / "merged")))
+    merged = Source.open(str(tmp_path / "merged")).read()
     assert "global_step" in whole and "global_step" not in merged
     np.testing.assert_array_equal(merged[f"{path}/kernel"], whole[f"{path}/kernel"])
 
@@ -133,7 +137,7 @@ def test_another_base_is_refused(folder, capsys):
     with pytest.raises(UserError, match="lora_rank was 2 and is now 3"):
         run(folder, do_train=True, num_train_epochs=[0.5], lora_rank=3)
     prefix = str(folder / "model.ckpt-best")
-    weights = checkpoint.read(prefix)
+    weights = Source.open(prefix).read()
     weights["bert/embeddings/word_embeddings"] += 1e-3
     checkpoint.write_bundle(prefix, weights)
     with pytest.raises(UserError, match="not the weights with which the adapters of"):
@@ -205,21 +209,21 @@ def test_a_base_is_read_once(folder, monkeypatch):
     (folder / "output").mkdir()
     prefix = str(folder / "output" / "model.ckpt-1")
     checkpoint.write_bundle(prefix, own | {"output_bias": np.ones(2, np.float32)})
-    digest = checkpoint.digest(checkpoint.read(base))
+    digest = checkpoint_contents.digest(Source.open(base).read())
     note = adapters.Note(base, digest, ["bert/"], 6.0)
     adapters.write_note(Folder.open(str(folder / "output")), note)
-    read, opened = checkpoint.read_stored, []
+    read, opened = weight_formats.Bundle.read, []
 
-    def counted(prefix, names=None):
-        opened.append(prefix)
-        return read(prefix, names)
+    def counted(bundle, names=None):
+        opened.append(bundle.path)
+        return read(bundle, names)
 
-    monkeypatch.setattr(checkpoint, "read_stored", counted)
-    model = tasks.Classification(2).network(checkpoint.read_config(str(folder)))
-    report = checkpoint.load({v.path: v for v in model.weights}, prefix)
+    monkeypatch.setattr(weight_formats.Bundle, "read", counted)
+    model = tasks.Classification(2).network(read_config(str(folder)))
+    report = Source.open(prefix).load({v.path: v for v in model.weights})
     assert report.initial == ["output_weights"] and opened.count(base) == 1
-    shapes = {name: value.shape for name, value in checkpoint.read(prefix).items()}
-    assert checkpoint.shapes_of(prefix) == shapes
+    shapes = {name: value.shape for name, value in Source.open(prefix).read().items()}
+    assert Source.open(prefix).shapes() == shapes
 
 
 @pytest.mark.slow

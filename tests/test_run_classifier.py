@@ -11,6 +11,7 @@ import tests
 from training.backend import tf
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from tests import jobs, tiny
 from tests.classifier import TINY, WORDS, run, task, text, write_lines
@@ -37,7 +38,7 @@ def test_features_and_outputs_equal_the_releases(tmp_path):
     with open(tmp_path / "dev.jsonl", "w") as file:
         for example in examples:
             file.write(json.dumps(example) + "\n")
-    tensors = checkpoint.read(str(GOLDEN / "checkpoint" / "bert_model.ckpt"))
+    tensors = Source.open(str(GOLDEN / "checkpoint" / "bert_model.ckpt")).read()
     with np.load(GOLDEN / "classifier" / "head.npz") as file:
         tensors |= dict(file)
     (tmp_path / "model").mkdir()

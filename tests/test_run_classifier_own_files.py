@@ -13,6 +13,7 @@ from training.backend import tf
 from training.run import checks as training_run
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from tests import tiny
 from tests.classifier import TINY, WORDS, custom, options, run, task, write_lines
@@ -184,10 +185,10 @@ def test_labels_of_a_hugging_face_head_are_held_to(folder, untraced, capsys):
     with pytest.raises(UserError, match="trained for the labels no, yes in this order"):
         run(folder, "custom", labels=["yes", "no"], **given)
     # An encoder alone answers nothing.
-    trained = checkpoint.resolve(str(folder / "output"))
+    trained = Source.open(str(folder / "output")).prefix
     encoder = {
         name: value
-        for name, value in checkpoint.read(trained).items()
+        for name, value in Source.open(trained).read().items()
         if name.startswith("bert/") and "adam" not in name
     }
     checkpoint.save(
@@ -210,7 +211,7 @@ def test_rows_that_training_never_reached_may_have_new_tokens(folder):
     for name, new in (("model", unused), (".", ["cow", unused[1], "hen", "wren"])):
         (folder / name).mkdir(exist_ok=True)
         write_lines(folder / name / "vocab.txt", [*SPECIAL_TOKENS, *WORDS, *new])
-    tensors = checkpoint.read(str(GOLDEN / "checkpoint" / "bert_model.ckpt"))
+    tensors = Source.open(str(GOLDEN / "checkpoint" / "bert_model.ckpt")).read()
     prefix = checkpoint.save(Folder.open(str(folder / "model")), 1, tensors, keep=1)
     given = options(folder, "custom", do_train=True, init_checkpoint=prefix)
     assert training_run.make_tokenizer(given).encode("a hen") == [6, 5 + len(WORDS) + 2]

@@ -50,7 +50,7 @@ class Exported(served.Exported):
         given = run_ner.Options(**flags(folder, do_predict=True, **changes))
         # LSTMs take time: what they are asked need not be as much.
         self.size = 40 if given.features else 200
-        task = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
+        task = run_ner.Tagger(given, run_ner.TrainableModel(given).tokenizer)
         model = task.objective().network(config, seed=3)
         super().__init__(task, model, folder)
 

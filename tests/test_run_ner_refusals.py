@@ -154,12 +154,12 @@ def test_command_line_ends_in_one_line(folder):
 
 def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):
     given = run_ner.Options(**flags(folder, do_predict=True))
-    tagger = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
+    tagger = run_ner.Tagger(given, run_ner.TrainableModel(given).tokenizer)
     labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     tagger.restore({"head": "tagging", "labels": labels})
     assert tagger.scheme.types == ("LOC", "PER") and tagger.labels == labels
     swapped = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
-    tagger = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
+    tagger = run_ner.Tagger(given, run_ner.TrainableModel(given).tokenizer)
     with pytest.raises(
         UserError, match="only reads O, B-PER, I-PER, B-LOC, I-LOC as entities: train"
     ):

@@ -12,8 +12,8 @@ import run_pretraining
 import tests
 from training.backend import tf
 from training.run import loop
-from training.storage import checkpoint
 from training.storage.folder import FOUND, Folder
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests import jobs, tiers
@@ -74,7 +74,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
         (6, "eval"),
     ]
     assert rows[-1]["loss"] == pytest.approx(float(found["loss"]))
-    saved = checkpoint.read(str(output / "model.ckpt-6"))
+    saved = Source.open(str(output / "model.ckpt-6")).read()
     assert saved["global_step"] == 6
     assert saved["cls/seq_relationship/output_weights/adam_v"].shape == (2, 8)
     assert BertConfig.from_json_file(str(output / "bert_config.json")) == TINY

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from tests import forked, jobs
 from tests.pretraining import (
     RECORDS,
@@ -82,7 +82,7 @@ def test_two_hosts_of_different_speed_agree_with_one(tmp_path):
     assert "on 2 devices" in chief.stdout
     assert second.stdout == ""  # it computes and says nothing
     one, two = (
-        checkpoint.read(str(tmp_path / name / "output" / "model.ckpt-5"))
+        Source.open(str(tmp_path / name / "output" / "model.ckpt-5")).read()
         for name in ("one", "two")
     )
     for name in one:

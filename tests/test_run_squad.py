@@ -12,6 +12,7 @@ import run_squad
 from training.backend import tf
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from tests import jobs
 from tests.jobs import results
 from tests.squad import (
@@ -147,7 +148,7 @@ def test_records_are_the_release_s(trained):
 @pytest.mark.slow
 def test_a_resumed_run_ends_like_one_that_never_stopped(copy, untraced):
     output = copy / "output"
-    straight = checkpoint.read(checkpoint.resolve(str(output)))
+    straight = Source.open(str(output)).read()
     predictions = (output / "nbest_predictions.json").read_text()
     for name in (
         "model.ckpt-6.index",
@@ -157,7 +158,7 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(copy, untraced):
         (output / name).unlink()
     (output / "nbest_predictions.json").unlink()
     run(copy, do_train=True, do_predict=True, save_checkpoints_steps=2)
-    resumed = checkpoint.read(checkpoint.resolve(str(output)))
+    resumed = Source.open(str(output)).read()
     assert straight.keys() == resumed.keys()
     for name in straight:
         assert np.array_equal(straight[name], resumed[name]), name
@@ -324,7 +325,7 @@ def test_whole_numbers_as_ids_are_texts_in_the_answers(copy, untraced):
 
 @pytest.mark.slow
 def test_scores_that_are_not_numbers_are_refused(copy, untraced):
-    tensors = checkpoint.read(checkpoint.resolve(str(copy / "output")))
+    tensors = Source.open(str(copy / "output")).read()
     tensors["cls/squad/output_bias"] = np.full(2, np.nan, np.float32)
     checkpoint.save(Folder.open(str(copy / "spoilt")), 6, tensors, keep=1)
     for path in (copy / "output").glob("model.ckpt*"):
@@ -353,8 +354,8 @@ def test_a_model_of_hugging_face_answers_without_a_pooler(copy, untraced):
 
 @pytest.mark.slow
 def test_a_checkpoint_of_another_task_is_refused(copy, untraced):
-    prefix = checkpoint.resolve(str(copy / "output"))
-    tensors = checkpoint.read(prefix)
+    prefix = Source.open(str(copy / "output")).prefix
+    tensors = Source.open(prefix).read()
     head = "cls/squad/output_weights"
     other = {
         "output_weights" if name == head else name: v for name, v in tensors.items()

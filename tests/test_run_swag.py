@@ -9,7 +9,7 @@ import pytest
 
 import run_swag
 from training.backend import tf
-from training.storage import checkpoint
+from training.storage.source import Source
 from modeling.architectures.bert import BertEncoder
 from serving import predictor
 from tests import jobs
@@ -52,7 +52,7 @@ class ByHand:
     """Probabilities from the encoder alone, one choice after the other."""
 
     def __init__(self, path):
-        self.weights = checkpoint.read(checkpoint.resolve(str(path)))
+        self.weights = Source.open(str(path)).read()
         assert "output_bias" not in self.weights
         encoder = BertEncoder(TINY)
         for variable in encoder.weights:
@@ -204,7 +204,7 @@ def test_endings_that_are_empty_at_the_end_of_a_line_are_no_choices(folder):
     lines[1][-3:] = ["", "", 1]
     write_csv(folder / "val.csv", lines)
     given = run_swag.Options(**flags(folder, do_eval=True))
-    task = run_swag.MultipleChoice(given, run_swag.checks.make_tokenizer(given))
+    task = run_swag.MultipleChoice(given, run_swag.TrainableModel(given).tokenizer)
     examples = task.read("dev")
     assert len(examples[0].choices) == 2 and examples[0].label == 1
     assert len(examples[1].choices) == 4

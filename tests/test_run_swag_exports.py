@@ -44,7 +44,7 @@ class Exported(served.Exported):
         config = dataclasses.replace(TINY, vocab_size=30522, initializer_range=0.3)
         (folder / "config.json").write_text(config.to_json_string())
         given = run_swag.Options(**flags(folder, **changes))
-        task = run_swag.MultipleChoice(given, run_swag.checks.make_tokenizer(given))
+        task = run_swag.MultipleChoice(given, run_swag.TrainableModel(given).tokenizer)
         model = task.objective().network(config, seed=3)
         super().__init__(task, model, folder)
 

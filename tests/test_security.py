@@ -13,7 +13,7 @@ import bert
 import tests
 from training.backend import keras
 from training.distillation import answer_files
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import json_files, tables
 from serving.predictor import Predictor
@@ -65,11 +65,11 @@ def pickled(path: pathlib.Path) -> None:
 
 
 READERS = {
-    "weights": lambda path: checkpoint.read(checkpoint.resolve(path)),
-    "folder": lambda path: checkpoint.read(checkpoint.resolve(os.path.dirname(path))),
+    "weights": lambda path: Source.open(path).read(),
+    "folder": lambda path: Source.open(os.path.dirname(path)).read(),
     "model": bert.load,
     "task": bert.load_task,
-    "config": checkpoint.read_config,
+    "config": read_config,
     "JSON": json_files.read,
     "vocabulary": lambda path: TokenizerOptions().load_tokenizer(path),
     "table": lambda path: list(tables.read(path)),

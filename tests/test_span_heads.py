@@ -11,6 +11,7 @@ import predict
 import run_squad
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from family.electra.encoder import ElectraConfig
@@ -99,12 +100,12 @@ def test_a_run_resumes(learned, tmp_path):
     folder = shutil.copytree(learned, tmp_path / "copy")
     found = [read(folder, name) for name in OUTPUTS]
     output = folder / "output"
-    straight = checkpoint.read(checkpoint.resolve(str(output)))
+    straight = Source.open(str(output)).read()
     for name in ("index", "data-00000-of-00001"):
         (output / f"model.ckpt-120.{name}").unlink()
     (output / "checkpoint").unlink()
     run(folder, **LEARNS, **WHOLE)
-    resumed = checkpoint.read(checkpoint.resolve(str(output)))
+    resumed = Source.open(str(output)).read()
     assert straight.keys() == resumed.keys()
     for name, value in straight.items():
         np.testing.assert_array_equal(value, resumed[name], err_msg=name)
@@ -189,7 +190,7 @@ def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced):
     given = run_squad.Options(**squad.flags(folder, do_predict=True, span_head=head))
     config = dataclasses.replace(CONFIGS[head], initializer_range=0.5)
     (folder / "config.json").write_text(config.to_json_string())
-    tokenizer = run_squad.checks.make_tokenizer(given)
+    tokenizer = run_squad.TrainableModel(given).tokenizer
     model = run_squad.Squad(given, tokenizer).objective().network(config, seed=1)
     weights = {variable.path: variable.numpy() for variable in model.weights}
     checkpoint.save(Folder.open(str(folder / "random")), 1, weights, keep=1)

@@ -13,7 +13,7 @@ import run_classifier
 import run_ner
 import run_squad
 import tests
-from training.storage import checkpoint
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from serving import predictor
@@ -165,7 +165,7 @@ def test_conversion_averages_and_refuses_what_has_no_counterpart(trained, tmp_pa
     assert {k for k in learned if "adam" not in k} >= mean.keys() > {TABLE}
     for name, value in mean.items():
         np.testing.assert_array_equal(value, learned[name])
-    assert checkpoint.read_config(str(tmp_path / "mean")) == config(7)
+    assert read_config(str(tmp_path / "mean")) == config(7)
     (tmp_path / "words").write_text("c\n")
     given = {"input": [output], "output_dir": str(tmp_path / "new")}
     with pytest.raises(UserError, match="no names for the architecture 'word_embeddi"):

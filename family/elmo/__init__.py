@@ -9,6 +9,7 @@ EXTENSION = Extension(
     objectives={
         "bidirectional_lm": ("family.elmo.bidirectional_lm:BidirectionalLM", None)
     },
+    formats=("family.elmo.bilm:Bilm",),
     model_files=("*options.json", "words.txt"),
     tokenizers={"whole_words": "family.elmo.tokenizer:WholeWordsKind"},
 )

@@ -6,7 +6,7 @@ and becomes the table of an ordinary ElmoEncoder.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import h5py
@@ -18,6 +18,7 @@ from family.elmo import tokenizer as whole_words
 from family.elmo.characters import CharacterCnn, Highway
 from family.elmo.encoder import ElmoConfig
 from files import anywhere, json_files, sources
+from training.interchange.format import Format
 
 _OPTIONS, _WEIGHTS = "options.json", ".hdf5"
 _MOST_PACKED = 100  # times that a tensor may be larger than what is stored of it
@@ -33,30 +34,43 @@ class _Files(NamedTuple):
     weights: str
 
 
-def is_weights(path: str) -> bool:
-    """Whether this is the path of either file."""
-    return path.endswith((_OPTIONS, _WEIGHTS))
+class Bilm(Format):
+    """The files of a released ELMo."""
 
+    @classmethod
+    def find(cls, folder: str, names: Collection[str]) -> str | None:
+        weights = sorted(name for name in names if name.endswith(_WEIGHTS))
+        if not weights or not any(name.endswith(_OPTIONS) for name in names):
+            return None
+        if len(weights) > 1:
+            raise UserError(
+                f"{folder}: contains {', '.join(weights)}; pass the path of one"
+            )
+        return os.path.join(folder, weights[0])
 
-def find(directory: str) -> str | None:
-    """The path of a folder's weights; None if it has none."""
-    paths = _named(directory, _WEIGHTS) if _named(directory, _OPTIONS) else []
-    if len(paths) > 1:
-        raise UserError(
-            f"{directory}: contains {', '.join(map(os.path.basename, paths))}; pass the "
-            "path of one"
-        )
-    return paths[0] if paths else None
+    @classmethod
+    def is_weights(cls, path: str) -> bool:
+        """Whether this is the path of either file."""
+        return path.endswith((_OPTIONS, _WEIGHTS))
 
+    needs_words = True
 
-def shapes(path: str) -> dict[str, tuple[int, ...]]:
-    """Refuses: there is a table only for words that are known; see `for_words`."""
-    raise _without_words(path)
+    def for_words(
+        self, lines: Iterable[str]
+    ) -> tuple[whole_words.WholeWords, ElmoConfig, dict[str, np.ndarray]]:
+        words = (word for line in lines for word in line.split())
+        tokenizer = whole_words.WholeWords.of(words)
+        return tokenizer, *read(self.path, tokenizer.vocabulary.tokens)
 
+    @classmethod
+    def missing_config(cls, folder: str) -> UserError:
+        return _without_words(folder)
 
-def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Refuses, as `shapes` does."""
-    raise _without_words(path)
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        raise _without_words(self.path)
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        raise _without_words(self.path)
 
 
 def _without_words(path):
@@ -66,14 +80,7 @@ def _without_words(path):
     )
 
 
-def words_of(lines: Iterable[str]) -> whole_words.WholeWords:
-    """The tokenizer for all words of a text, which spaces separate."""
-    return whole_words.WholeWords.of(word for line in lines for word in line.split())
-
-
-def for_words(
-    path: str, tokens: Sequence[str]
-) -> tuple[ElmoConfig, dict[str, np.ndarray]]:
+def read(path: str, tokens: Sequence[str]) -> tuple[ElmoConfig, dict[str, np.ndarray]]:
     """An ELMo that knows these words.
 
     Args:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import options
-from training.storage import checkpoint
 from training.storage.folder import RESULTS_JSON
+from training.storage.source import Source
 from errors import UserError
 from files import hub, local
 from modeling.architectures.config import EncoderConfig
@@ -17,7 +17,6 @@ from recipes.comparisons.cells import Cell, last_values, output_of
 from recipes.comparisons.fine_tunings import Task
 from recipes.comparisons.plan import split_flags
 from text.tasks import glue
-from text.tokenizers.table import find_vocabulary
 
 # As the script that downloads GLUE names them.
 _GLUE_FOLDERS = {
@@ -171,13 +170,15 @@ def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
                 f"--init_checkpoint: two models are named {name}; rename a folder"
             )
         try:
-            folder = checkpoint.folder_of(checkpoint.resolve(path))
-            if not find_vocabulary(folder):
-                problems.append(f"{folder}: contains no vocabulary; copy it there")
-            if checkpoint.find_config(folder):
-                checkpoint.read_config(folder)
+            source = Source.open(path)
+            if not source.vocab_file:
+                problems.append(
+                    f"{source.folder}: contains no vocabulary; copy it there"
+                )
+            if source.config_file:
+                _ = source.config
             else:
-                problems.append(f"{folder}: contains no config; copy it there")
+                problems.append(f"{source.folder}: contains no config; copy it there")
         except UserError as error:
             problems.append(str(error))
         starts[name] = {"init_checkpoint": path}
@@ -195,12 +196,12 @@ def _called(path):
 def _baseline(flags: SuiteFlags) -> tuple[dict, dict]:
     """The flags of a model without weights, and its config, by its name."""
     path = flags.init_checkpoint[0]
-    folder = checkpoint.folder_of(checkpoint.resolve(path))
+    source = Source.open(path)
     start = {
-        "vocab_file": find_vocabulary(folder),
+        "vocab_file": source.vocab_file,
         "bert_config_file": f"{{root}}/{config_file(NOT_PRETRAINED)}",
     }
-    return start, {NOT_PRETRAINED: checkpoint.read_config(folder)}
+    return start, {NOT_PRETRAINED: source.config}
 
 
 def config_file(model: str) -> str:

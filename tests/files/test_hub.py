@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import run_classifier
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from files import hub
 from tests import hub_server
@@ -56,18 +56,16 @@ def model(folder):
 
 
 def test_weights_are_those_of_a_local_folder(server, capsys):
-    prefix = checkpoint.resolve(ADDRESS)
-    expected = checkpoint.read(
-        checkpoint.resolve(str(server.models["klue/small-bert"]))
-    )
-    found = checkpoint.read(prefix)
+    prefix = Source.open(ADDRESS).prefix
+    expected = Source.open(str(server.models["klue/small-bert"])).read()
+    found = Source.open(prefix).read()
     assert expected.keys() == found.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value)
     names = set(os.listdir(os.path.dirname(prefix)))
     assert names == {"config.json", "model.safetensors", "vocab.txt"}
     assert re.search(r"fetching config.json, .* MB\)", capsys.readouterr().err)
-    assert checkpoint.read_config(ADDRESS).vocab_size == 1200
+    assert read_config(ADDRESS).vocab_size == 1200
     assert TokenizerOptions().load_tokenizer(ADDRESS).vocabulary.tokens[0] == "[PAD]"
 
 
@@ -78,36 +76,36 @@ def test_a_vocabulary_is_fetched_without_the_weights(server):
 
 
 def test_what_was_fetched_is_there_without_a_network(server, monkeypatch, capsys):
-    checkpoint.resolve(ADDRESS)
+    Source.open(ADDRESS)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     hub.folder.cache_clear()
     requests = len(server.requests)
-    assert os.path.exists(checkpoint.resolve(ADDRESS))
+    assert os.path.exists(Source.open(ADDRESS).prefix)
     assert len(server.requests) == requests
     assert "cannot be reached (HF_HUB_OFFLINE is set); using" in capsys.readouterr().err
     with pytest.raises(UserError, match="other: cannot be reached .* lacks it; fetch"):
-        checkpoint.resolve("hf://klue/other")
+        Source.open("hf://klue/other")
 
 
 def test_a_hub_whose_answer_never_ends_is_like_none(server, monkeypatch, capfd):
     monkeypatch.setattr(hub, "ANSWER_SECONDS", 0.3)
     server.dribbles = True
     with pytest.raises(UserError, match="reached .no answer within 0.3 .* lacks it"):
-        checkpoint.resolve(ADDRESS)
+        Source.open(ADDRESS)
     server.dribbles = False
     hub.folder.cache_clear()
-    prefix = checkpoint.resolve(ADDRESS)
+    prefix = Source.open(ADDRESS).prefix
     server.dribbles = True
     hub.folder.cache_clear()
     capfd.readouterr()
-    assert checkpoint.resolve(ADDRESS) == prefix
+    assert Source.open(ADDRESS).prefix == prefix
     assert capfd.readouterr().err == (
         f"{ADDRESS}: cannot be reached (no answer within 0.3 seconds); using the cache\n"
     )
 
 
 def test_weights_in_several_files_are_fetched(server, monkeypatch, capsys):
-    expected = checkpoint.read(checkpoint.resolve(ADDRESS))
+    expected = Source.open(ADDRESS).read()
     hugging_face.split(server.models["klue/small-bert"])
     hub.folder.cache_clear()
     monkeypatch.setattr(
@@ -118,18 +116,18 @@ def test_weights_in_several_files_are_fetched(server, monkeypatch, capsys):
     for offline in (False, True):
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
         hub.folder.cache_clear()
-        found = checkpoint.read(checkpoint.resolve(ADDRESS))
+        found = Source.open(ADDRESS).read()
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value)
     said = capsys.readouterr().err
     assert "fetching model-00001-of-00002.safetensors, model-00002" in said
     # One of them is no longer in the cache.
-    folder = pathlib.Path(checkpoint.resolve(ADDRESS)).parent
+    folder = pathlib.Path(Source.open(ADDRESS).prefix).parent
     (folder / "model-00002-of-00002.safetensors").unlink()
     hub.folder.cache_clear()
     with pytest.raises(UserError, match="and the cache of huggingface_hub lacks it"):
-        checkpoint.resolve(ADDRESS)
+        Source.open(ADDRESS)
 
 
 def test_a_single_file_goes_before_several(server):
@@ -137,7 +135,7 @@ def test_a_single_file_goes_before_several(server):
     whole = (folder / "model.safetensors").read_bytes()
     hugging_face.split(folder)
     (folder / "model.safetensors").write_bytes(whole)
-    assert checkpoint.resolve(ADDRESS).endswith("/model.safetensors")
+    assert Source.open(ADDRESS).prefix.endswith("/model.safetensors")
     assert not [line for line in server.requests if "index" in line or "-of-" in line]
 
 
@@ -157,16 +155,16 @@ def test_an_index_of_what_is_not_there_is_refused(server, name, message):
     path = folder / "model.safetensors.index.json"
     path.write_text(json.dumps({"weight_map": {"bert.pooler.dense.bias": name}}))
     with pytest.raises(UserError, match=message):
-        checkpoint.resolve(ADDRESS)
+        Source.open(ADDRESS)
     assert not [line for line in server.requests if name in line]
 
 
 def test_a_damaged_file_is_not_kept(server):
     server.damaged.add("model.safetensors")
     with pytest.raises(UserError, match="model.safetensors arrived damaged"):
-        checkpoint.resolve(ADDRESS)
+        Source.open(ADDRESS)
     server.damaged.clear()
-    assert checkpoint.read(checkpoint.resolve(ADDRESS))
+    assert Source.open(ADDRESS).read()
 
 
 def test_small_files_are_checked_too(server):
@@ -177,7 +175,7 @@ def test_small_files_are_checked_too(server):
 
 def test_a_mirror_without_checksums_is_not_called_damaged(server, capsys):
     server.has_checksums = False
-    assert checkpoint.read(checkpoint.resolve(ADDRESS))
+    assert Source.open(ADDRESS).read()
     assert "model.safetensors\n" in capsys.readouterr().err  # and no size
 
 
@@ -213,7 +211,7 @@ def test_refusals(server, tmp_path, address, message):
     (pickled / "config.json").write_text("{}")
     server.models["klue/pickled"] = pickled
     with pytest.raises(UserError, match=message) as refused:
-        checkpoint.resolve(address)
+        Source.open(address)
     assert "\n" not in str(refused.value)
     assert not [line for line in server.requests if "pytorch_model" in line]
 
@@ -228,7 +226,7 @@ def test_without_the_package_the_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)
     hub.folder.cache_clear()
     with pytest.raises(UserError, match="pip install -r requirements/hub.txt"):
-        checkpoint.resolve(ADDRESS)
+        Source.open(ADDRESS)
 
 
 def test_a_run_goes_on_without_the_hub(server, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pathlib
 import command_line
 import options
 from training import metrics
-from training.run import checks
+from training.run.settle import TrainableModel
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
 from training.finetuning import finetune
@@ -49,7 +49,8 @@ class Parity(Task):
 
 
 def main(flags):
-    finetune.finetune(Parity(flags, checks.make_tokenizer(flags)), flags)
+    model = TrainableModel(flags)
+    finetune.finetune(Parity(flags, model.tokenizer), model)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import tests
 from training.queries import mask_filling
 from training.run import capacity
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from files import memory
@@ -98,9 +99,8 @@ def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(
     rows = rewritten(tmp_path, [text], num_copies=40, top_k=3, mask_probability=1.0)
     tokenizer = TokenizerOptions().load_tokenizer(RELEASED["vocab_file"])
     vocabulary = tokenizer.vocabulary
-    prefix = checkpoint.resolve(RELEASED["init_checkpoint"])
-    config = checkpoint.read_config(checkpoint.folder_of(prefix))
-    model = mask_filling.load_network(config, prefix)
+    source = Source.open(RELEASED["init_checkpoint"])
+    model = mask_filling.load_network(source.config, source)
     # No word of this text has more than one piece here.
     words = text.replace(",", " ,").replace("!", " !").split()
     ids = [vocabulary.ids.get(word.lower(), vocabulary.unk_id) for word in words]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from recipes import suite
@@ -37,7 +38,7 @@ _GLUE_FILES = {
 def write_model(folder):
     folder.mkdir()
     tiny.write(folder, ["a", "b"], tiny.config(vocab_size=7))
-    encoder = make_encoder(checkpoint.read_config(str(folder)))
+    encoder = make_encoder(read_config(str(folder)))
     weights = {variable.path: variable.numpy() for variable in encoder.weights}
     checkpoint.write_bundle(str(folder / "bert_model.ckpt"), weights)
 
@@ -116,8 +117,8 @@ def test_the_baseline_has_the_config_and_no_weights(folder):
     assert flag(cell, "init_checkpoint") is None
     assert flag(cell, "vocab_file") == "small/vocab.txt"
     suite_plan.write_configs("out", planned)
-    written = checkpoint.read_config("out/configs/not_pretrained.json")
-    assert written == checkpoint.read_config("small")
+    written = read_config("out/configs/not_pretrained.json")
+    assert written == read_config("small")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from training.pretraining import exports
 from training.queries import mask_filling
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
@@ -91,7 +92,7 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     config = BertConfig.from_json_file(files["bert_config_file"])
     model = sentence_pairs.PretrainingModel(config)
     weights = {v.path: v for v in model.weights}
-    checkpoint.load(weights, files["init_checkpoint"], required="")
+    Source.open(files["init_checkpoint"]).load(weights, required="")
     shape = tf.TensorSpec([None, None], tf.int32)
     names = ("input_ids", "segment_ids", "masked_lm_positions")
     batch = dict.fromkeys(names, shape)

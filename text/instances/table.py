@@ -21,7 +21,7 @@ MASKS = {"static": StaticMasks, "dynamic": MasksInTraining}
 
 
 @dataclasses.dataclass(frozen=True)
-class RowOptions(PairOptions, *extensions.groups("row_options"), RecordOptions):
+class RowOptions(PairOptions, *extensions.classes("row_options"), RecordOptions):
     """Records. The kind of rows and what they contain."""
 
     instances: str = options.field(

@@ -4,8 +4,9 @@ Flags of text that a user leaves out get their values from here, so that nobody 
 what a file knows.
 """
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from errors import UserError, setting
 from files import json_files, local, protected, sources
@@ -20,10 +21,99 @@ SUFFIX = protected.NOTES_SUFFIX  # of what build_vocab.py writes next to a vocab
 DIGEST = protected.DIGEST  # of `Tokenizer.settings`
 
 
-def of_folder(folder: str, kind: Kind) -> dict:
-    """The `text_flags` of a kind that the files in the folder of a model know, by name."""
-    _, settings = noted_by_run(folder)
-    return _text_flags(kind, hugging_face(folder, kind) | settings)
+class FolderText:
+    """What the files in the folder of a model say of text; each is read at most once.
+
+    Args:
+        is_hugging_face: whether the weights there are in Hugging Face's layout.
+        noted: returns what `noted_by_run` does; by default, that.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        is_hugging_face: bool = False,
+        noted: Callable[[], tuple[str, dict]] | None = None,
+    ):
+        self._folder, self._is_hugging_face = folder, is_hugging_face
+        self._noted = noted or (lambda: noted_by_run(folder))
+
+    @functools.cached_property
+    def noted(self) -> tuple[str, dict]:
+        """See `noted_by_run`."""
+        return self._noted()
+
+    def flags(self, kind: Kind) -> dict:
+        """The `text_flags` of a kind that the files know, by name."""
+        return _text_flags(kind, self.hugging_face(kind) | self.noted[1])
+
+    def hugging_face(self, kind: Kind) -> dict:
+        """What Hugging Face's files say of the flags, without those that they leave open.
+
+        If the two contradict each other, it depends on the version of transformers which of
+        them counts, so they are refused.
+        """
+        config = self._tokenizer_config
+        settings = {} if config is None else kind.hugging_face_settings(config)
+        settings = {
+            name: value for name, value in settings.items() if value is not None
+        }
+        path, content = self._tokenizer_json
+        of_json = {}
+        if content is not None and kind.reads_json(content):
+            of_json = kind.json_settings(content)
+        _check_agreement(path, of_json, self._folder, settings)
+        return settings | of_json
+
+    @functools.cached_property
+    def _tokenizer_config(self) -> Mapping | None:
+        path = os.path.join(self._folder, TOKENIZER_CONFIG)
+        if not sources.is_file(path):
+            return None
+        return json_files.read_object(
+            path, "copy it again from where the model is from"
+        )
+
+    @functools.cached_property
+    def _tokenizer_json(self) -> tuple[str, Mapping | None]:
+        """Its path and content; None if there is none."""
+        path = tokenizer_json.path_in(self._folder)
+        is_there = tokenizer_json.is_path(path)
+        return path, tokenizer_json.read(path) if is_there else None
+
+    def of_weights(self, kind: Kind) -> dict:
+        """Like `hugging_face`; nothing next to weights of another layout."""
+        return self.hugging_face(kind) if self._is_hugging_face else {}
+
+    def check(self, settings: Mapping[str, object], kind: Kind) -> None:
+        """Refuses settings that contradict Hugging Face's files next to its weights.
+
+        Args:
+            settings: those of the `Tokenizer` to be used.
+            kind: its kind.
+        """
+        if not self._is_hugging_face:
+            return
+        path, config = self._tokenizer_json[0], self._tokenizer_config
+        if config is not None:
+            path = os.path.join(self._folder, TOKENIZER_CONFIG)
+            classes, name = kind.hugging_face_classes, config.get("tokenizer_class")
+            if name not in classes:
+                raise UserError(
+                    f"{path}: tokenizer_class is {name!r}, which does not split text as "
+                    f"{' or '.join(filter(None, classes))} does; pass the "
+                    f"{setting('vocab_file')} next to it, or use another model"
+                )
+        flags = [
+            setting(name, value)
+            for name, value in self.hugging_face(kind).items()
+            if value != settings.get(name, value)
+        ]
+        if flags:
+            raise UserError(
+                f"{path}: the model was trained on text split differently; pass "
+                f"{' '.join(flags)}"
+            )
 
 
 def of_vocabulary(path: str, kind: Kind) -> dict:
@@ -34,11 +124,10 @@ def of_vocabulary(path: str, kind: Kind) -> dict:
     if not sources.is_file(path):
         return {}
     folder = os.path.dirname(path)
-    of_file = _notes(path, kind)
-    _, of_run = noted_by_run(folder)
-    settings = {}
+    text, settings = FolderText(folder), {}
+    of_file, (_, of_run) = _notes(path, kind), text.noted
     if kind.find(folder) == path:
-        settings = hugging_face(folder, kind)
+        settings = text.hugging_face(kind)
         _check_agreement(path + SUFFIX, of_file, folder, settings)
     if DIGEST in of_run and of_run[DIGEST] == kind.load_vocabulary(path).digest:
         settings |= of_run
@@ -105,26 +194,6 @@ def noted_by_run(folder: str) -> tuple[str, dict]:
     return path, {}
 
 
-# --- Hugging Face's ------------------------------------------------------------------
-
-
-def hugging_face(folder: str, kind: Kind) -> dict:
-    """What a Hugging Face folder says of the flags; those that it leaves open are absent.
-
-    If its two files contradict each other, it depends on the version of transformers which
-    of them counts, so they are refused.
-    """
-    config = tokenizer_config(folder)
-    settings = {} if config is None else kind.hugging_face_settings(config)
-    settings = {name: value for name, value in settings.items() if value is not None}
-    path, of_json = tokenizer_json.path_in(folder), {}
-    if tokenizer_json.is_path(path):
-        content = tokenizer_json.read(path)
-        of_json = kind.json_settings(content) if kind.reads_json(content) else {}
-    _check_agreement(path, of_json, folder, settings)
-    return settings | of_json
-
-
 def _check_agreement(path: str, own: Mapping, folder: str, settings: Mapping) -> None:
     """Refuses flags of a file that those of Hugging Face's files contradict."""
     for name, value in own.items():
@@ -134,11 +203,3 @@ def _check_agreement(path: str, own: Mapping, folder: str, settings: Mapping) ->
                 f"{folder or '.'} say {str(settings[name]).lower()}; move away the file "
                 "that does not belong to the model"
             )
-
-
-def tokenizer_config(folder: str) -> Mapping | None:
-    """The tokenizer_config.json in a folder; None without one."""
-    path = os.path.join(folder, TOKENIZER_CONFIG)
-    if not sources.is_file(path):
-        return None
-    return json_files.read_object(path, "copy it again from where the model is from")

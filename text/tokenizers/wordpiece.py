@@ -63,7 +63,10 @@ class WordPiece(WordByWord):
 
     @property
     def files(self):
-        return _files(self.vocabulary.path)
+        if self.vocabulary.path:
+            return _files(self.vocabulary.path)
+        lines = (f"{token}\n" for token in self.vocabulary.tokens)
+        return {"vocab.txt": "".join(lines).encode()}
 
     @property
     def settings(self):

@@ -10,10 +10,11 @@ import numpy as np
 
 import options
 from training.run import capacity, checks, distribution, loop, report
-from training.storage import adapters, checkpoint
-from training.storage.folder import CONFIG, TASK, TEXT, Folder, text_settings
+from training.run.settle import TrainableModel, check_text
+from training.storage import adapters, checkpoint_contents
+from training.storage.folder import CONFIG, TASK, TEXT, Folder
+from training.storage.source import ModelFolder, Source
 from errors import UserError, count
-from files import anywhere
 from modeling import layers
 from modeling.distillation.distilled import Agreement
 from modeling.objectives import low_rank
@@ -26,7 +27,6 @@ from training.finetuning.sets import Set, Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
-from training.interchange import hugging_face, hugging_face_task
 from training.run.run import Run, identity_of, load_start
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
@@ -46,22 +46,18 @@ class Experiment:
     """What all trials of a command share; makes, trains and queries a model.
 
     Args:
-        folder: its output_dir.
+        model: the one that the flags name.
         strategy: of another experiment of the command; by default, that of the flags.
         name: what its lines begin with, if it is not the command's own model.
     """
 
     def __init__(
-        self,
-        task: Task,
-        flags: FineTuningOptions,
-        folder: Folder,
-        strategy=None,
-        name: str = "",
+        self, task: Task, model: TrainableModel, strategy=None, name: str = ""
     ):
-        self.task, self.flags, self.name = task, flags, name
-        self.folder = folder
-        self.config = checks.read_config(flags, folder)
+        self.task, self.model, self.name = task, model, name
+        self.folder = model.folder
+        flags: FineTuningOptions = model.flags
+        self.flags, self.config = flags, model.config
         flags.check_features(self.config)
         checks.check_vocabulary(
             task.tokenizer.vocabulary, self.config, flags.bert_config_file
@@ -71,12 +67,12 @@ class Experiment:
         # Must precede anything that makes TensorFlow look for devices.
         self.strategy = strategy or flags.strategy()
         self.chief = distribution.is_chief(self.strategy)
-        self.log = self._report(folder, 1, 1)
+        self.log = self._report(self.folder, 1, 1)
         distribution.on_chief(
             self.strategy, lambda: export_folder.recover(flags.output_dir)
         )
         self._recall()
-        self.sets = Sets(task, flags, folder, self.strategy, self.log)
+        self.sets = Sets(task, flags, self.folder, self.strategy, self.log)
 
     @property
     def teacher(self):
@@ -91,21 +87,17 @@ class Experiment:
         flags = self.flags
         if flags.do_train:
             return
-        if self.folder.holds_weights:
-            folder, source = flags.output_dir, ""
-        elif flags.init_checkpoint:
-            source = checkpoint.resolve(flags.init_checkpoint)
-            folder = checkpoint.folder_of(source)
-        else:
+        where = self.model.run or self.model.source
+        if not where:
             return
-        state = checks.check_text(self.task.tokenizer, folder)
+        folder, (path, state) = where.folder, where.text.noted
+        check_text(self.task.tokenizer, folder, (path, state))
         if state:
-            self._check_network(os.path.join(folder, CONFIG))
-            path, _ = text_settings(folder)
+            self._check_network(where)
             if os.path.basename(path) == TEXT:
                 state = {}  # pre-training notes nothing about a head
-        elif hugging_face.is_weights(source):
-            state = hugging_face_task.read_task(source)
+        elif not self.model.run:
+            state = where.format.learned_task()
         task_name, learned = type(self.task).__name__, state.get("task")
         if learned and learned != task_name:
             raise UserError(
@@ -116,11 +108,12 @@ class Experiment:
             self.task.restore(state)
             flags.check_lstm(folder, state)
 
-    def _check_network(self, path):
+    def _check_network(self, where: ModelFolder):
         """Compares configs, because not every difference shows in the shapes."""
-        if not anywhere.exists(path):
+        path = os.path.join(where.folder, CONFIG)
+        if where.config_file != path:
             return
-        learned = dataclasses.asdict(checkpoint.read_config(path))
+        learned = dataclasses.asdict(where.config)
         for name, value in dataclasses.asdict(self.config).items():
             was = learned.get(name)  # None in a config of another architecture
             if name not in _OF_TRAINING_ALONE and was != value:
@@ -220,7 +213,7 @@ class Experiment:
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
                 targets=self.lora_targets,
-                base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
+                base=self.model.source.shapes(),
             )
         checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
@@ -250,7 +243,7 @@ class Experiment:
             lent = low_rank.borrowed(trainer.model)
             weights = {name: trainer.weights[name] for name in lent}
             required, scope = self._required(trainer), trainer.model.scope
-            checkpoint.load(weights, flags.init_checkpoint, required, scope)
+            self.model.source.load(weights, required, scope)
         return trainer
 
     def run(
@@ -271,8 +264,7 @@ class Experiment:
             steps, rows = self.num_train_steps(trial), trial.train_batch_size
             log = self._report(folder, steps, rows)
         return Run(
-            self.flags,
-            self.config,
+            self.model,
             self.strategy,
             log,
             folder,
@@ -312,10 +304,10 @@ class Experiment:
         flags = self.flags
         with layers.shapes_only():
             scope = self.task.objective().network(self.config).scope
-        base = checkpoint.base_weights(flags.init_checkpoint, scope)
+        base = adapters.base_weights(self.model.source, scope)
         return adapters.Note(
             base=adapters.place_of(flags.init_checkpoint),
-            base_sha256=checkpoint.digest(base),
+            base_sha256=checkpoint_contents.digest(base),
             scope=list(scope),
             alpha=flags.low_rank_alpha,
         )
@@ -343,7 +335,7 @@ class Experiment:
         if run.identity is not None:
             required = self._required(trainer)
         elif run.folder.best or adapters.NAME in run.folder.names:
-            load(trainer, checkpoint.resolve(run.folder.path), self.log)
+            load(trainer, Source.of(run.folder), self.log)
             return
         else:
             # An untrained head answers at random. One on the sequence output does not
@@ -361,14 +353,14 @@ class Experiment:
         """Refuses an unusable init_checkpoint before rows are written.
 
         Raises:
-            UserError: see `checkpoint.load`.
+            UserError: see `Source.load`.
         """
         flags = self.flags
         if flags.init_checkpoint and not self.folder.steps:
             trainer = self.trainer(trial)
             load_start(
                 trainer,
-                flags.init_checkpoint,
+                self.model.source,
                 self._required(trainer),
                 flags.init_encoder_only,
             )

@@ -14,9 +14,10 @@ import os
 import numpy as np
 
 from training import metrics
-from training.run import distribution, implied_flags, loop
+from training.run import distribution, loop
+from training.run.settle import TrainableModel
 from training.storage import adapters, model_card
-from training.storage.folder import MISTAKES, RESULTS_JSON, Folder
+from training.storage.folder import MISTAKES, RESULTS_JSON
 from errors import UserError, count
 from serving import export, predictor
 from training.finetuning import mistakes
@@ -32,24 +33,22 @@ _CHECKED = 16  # examples of real data to check an export on
 
 
 @distribution.together()
-def finetune(
-    task: Task, flags: FineTuningOptions, folder: Folder | None = None
-) -> None:
+def finetune(task: Task, model: TrainableModel) -> None:
     """Does what the flags ask for.
 
     Args:
-        folder: output_dir, if it is open already.
+        model: the one that the flags, `FineTuningOptions`, name.
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
+    flags: FineTuningOptions = model.flags
     if flags.do_export and not isinstance(task, ServedTask):
         raise UserError(
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
-    folder = folder or Folder.open(flags.output_dir)
-    folder.check_place(flags.do_train, flags.do_eval)
-    experiment = Experiment(task, implied_flags.completed(flags, folder), folder)
+    model.folder.check_place(flags.do_train, flags.do_eval)
+    experiment = Experiment(task, model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))
         if flags.do_train and flags.distill_from:
@@ -196,17 +195,13 @@ def _predict(
 # --- The export ----------------------------------------------------------------------
 
 
-def served(
-    task: ServedTask, flags: FineTuningOptions, folder: Folder
-) -> predictor.Served:
+def served(task: ServedTask, model: TrainableModel) -> predictor.Served:
     """The answers of the model in output_dir, which --do_export would write.
 
-    Args:
-        folder: output_dir.
     Raises:
         UserError: see `finetune`.
     """
-    experiment = Experiment(task, implied_flags.completed(flags, folder), folder)
+    experiment, flags = Experiment(task, model), model.flags
     with contextlib.closing(experiment.sets):
         run = experiment.run()
         run.check()

@@ -11,8 +11,8 @@ import numpy as np
 
 from training import metrics
 from training.run import loop
-from training.storage import checkpoint
 from training.storage.folder import BEST, OUTCOME, RUNS, SEARCH, Folder, changes
+from training.storage.source import Source
 from errors import UserError, count, duration
 from training.finetuning.experiment import DivergedError, Experiment
 from training.finetuning.stopping import load
@@ -54,7 +54,7 @@ def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Traine
         experiment.log.say(f"training {trial} again, because its weights were not kept")
         _try(experiment, trial, again=True)
     trainer = experiment.trainer(trial)
-    load(trainer, checkpoint.resolve(folder.path), experiment.log)
+    load(trainer, Source.of(folder), experiment.log)
     if experiment.chief:
         _keep(trainer, experiment.folder)
     return trainer

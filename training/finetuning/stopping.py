@@ -6,19 +6,20 @@ from training.backend import tf
 from training.run import loop, report
 from training.storage import checkpoint
 from training.storage.folder import BEST, EVALUATIONS, Folder
+from training.storage.source import Source
 
 
-def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
+def load(trainer: loop.Trainer, source: Source, log: report.Report) -> None:
     """Loads the weights of a finished training into a trainer, and logs their step."""
     scope = trainer.model.encoder.scope
     if len(trainer.saved_weights) == len(trainer.weights):
-        checkpoint.load(trainer.weights, prefix, required="", scope=scope)
+        source.load(trainer.weights, required="", scope=scope)
     else:
-        stored = checkpoint.read_stored(prefix, trainer.saved_weights)
+        stored = source.format.read(trainer.saved_weights)
         for name, value in stored.items():
             trainer.weights[name].assign(value)
-    trainer.progress.step = int(checkpoint.read(prefix, ["global_step"])["global_step"])
-    log.say(f"using the weights of step {trainer.progress.step}, from {prefix}")
+    trainer.progress.step = int(source.format.read(["global_step"])["global_step"])
+    log.say(f"using the weights of step {trainer.progress.step}, from {source.prefix}")
 
 
 class Stopping:
@@ -78,4 +79,5 @@ class Stopping:
             self.experiment.log.say(
                 f"the best of {len(self.history)} evaluations was at step {step}"
             )
-            load(self.trainer, self.best.prefix(step), self.experiment.log)
+            source = Source.open(self.best.prefix(step))
+            load(self.trainer, source, self.experiment.log)

@@ -9,22 +9,19 @@ import os
 from collections.abc import Callable, Iterator
 
 import options
-from training.distillation import answer_files, teacher_folder
+from training.distillation import answer_files
 from training.run import checks, distribution
-from training.storage import checkpoint, exported
-from training.storage.folder import TEACHER, text_settings
+from training.run.settle import TrainableModel, check_teacher
+from training.storage import checkpoint_contents, exported
+from training.storage.folder import TEACHER
+from training.storage.source import Source
 from errors import UserError
 from modeling.distillation.distilled import Distilled
 from modeling.distillation.soft_answers import COMPARED
 from modeling.objectives.objective import Objective
-from text.tokenizers.table import TokenizerOptions, find_vocabulary, kind_of
+from text.tokenizers.table import TokenizerOptions, kind_of
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
-from training.interchange import (
-    hugging_face,
-    hugging_face_task,
-    hugging_face_tokenizers,
-)
 
 
 class Teacher:
@@ -68,28 +65,28 @@ class Teacher:
                 student.strategy, lambda: exported.unpack(self._path, unpacked)
             )
             vocabulary = exported.vocabulary_of(self._path)
-        source = checkpoint.resolve(path)
-        folder = teacher_folder.of(source, flags)
-        vocabulary = vocabulary or find_vocabulary(folder)
+        source = Source.open(path)
+        check_teacher(source, flags)
+        folder, vocabulary = source.folder, vocabulary or source.vocab_file
         if not vocabulary:
             vocabulary = flags.vocab_file
             student.log.say(
                 f"{folder}: no vocabulary, so the teacher reads with {vocabulary}; if it "
                 "has its own, put it there"
             )
-        state = text_settings(folder)[1]
-        if not state and hugging_face.is_weights(source):
-            kind = kind_of(vocabulary)
-            state = hugging_face_task.read_task(source)
-            state |= hugging_face_tokenizers.settings_of(source, kind)
+        _, state = source.text.noted
+        if not state:
+            task_settings = source.format.learned_task()
+            state = task_settings | source.text.of_weights(kind_of(vocabulary))
         asked = dataclasses.replace(
             _asked(flags, state),
             init_checkpoint=path,
-            bert_config_file=folder,
+            bert_config_file=source.config_file,
             vocab_file=vocabulary,
         )
-        task = type(task)(asked, checks.make_tokenizer(asked, own))
-        return Experiment(task, asked, own, student.strategy, "teacher"), state
+        model = TrainableModel(asked, source=source, folder=own)
+        task = type(task)(asked, model.tokenizer)
+        return Experiment(task, model, student.strategy, "teacher"), state
 
     def close(self) -> None:
         """Lets other processes write to the files again."""
@@ -108,8 +105,7 @@ class Teacher:
         return trainer
 
     def _check_head(self, trainer):
-        source = checkpoint.resolve(self.experiment.flags.init_checkpoint)
-        missing = trainer.weights.keys() - checkpoint.shapes_of(source).keys()
+        missing = trainer.weights.keys() - self.experiment.model.source.shapes().keys()
         scope = trainer.model.encoder.scope
         if heads := [name for name in missing if not name.startswith(scope)]:
             raise UserError(
@@ -120,7 +116,7 @@ class Teacher:
     @functools.cached_property
     def digest(self) -> str:
         weights = self.trainer.weights
-        weights = checkpoint.digest({k: v.numpy() for k, v in weights.items()})
+        weights = checkpoint_contents.digest({k: v.numpy() for k, v in weights.items()})
         text = sorted(self.experiment.task.tokenizer.settings.items())
         return hashlib.sha256(repr((weights, text)).encode()).hexdigest()
 

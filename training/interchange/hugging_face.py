@@ -4,13 +4,14 @@ An adapter for each architecture pairs the names of both layouts.
 """
 
 import contextlib
+import functools
 import json
 import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
@@ -18,12 +19,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from errors import UserError
+from errors import UserError, setting
 from files import anywhere, hub, json_files, weight_index
 from modeling.architectures.config import EncoderConfig
-from training.interchange import peft
+from training.interchange import hugging_face_task, peft
 from training.interchange.adapter import Adapter
-from training.interchange.hugging_face_task import config_of_heads
+from training.interchange.format import Format
 from training.interchange.table import ADAPTERS, WEIGHTS, adapter_of
 
 NOT_READ = (
@@ -71,24 +72,210 @@ class _Stored(NamedTuple):
         return np.ascontiguousarray(value)
 
 
-def is_weights(path: str) -> bool:
-    """Whether this is the path of a model's safetensors file, or of an index of several."""
-    is_file = path.endswith(".safetensors") and not peft.is_weights(path)
-    return is_file or os.path.basename(path) == weight_index.NAME
+class HuggingFace(Format):
+    """A model.safetensors, or several such files that an index names."""
 
+    has_tokenizer_config = True
 
-def find(directory: str) -> str | None:
-    """The path of a directory's weights; None if it has none in this layout."""
-    for name in (WEIGHTS, weight_index.NAME):
-        path = os.path.join(directory, name)
-        if anywhere.exists(path):
-            return path
-    for name in sorted(anywhere.listdir(directory)):
-        path = os.path.join(directory, name)
-        _refuse_shard(path)
-        if _OTHER_WEIGHTS.fullmatch(name):
-            raise UserError(f"{path}: {NOT_READ}")
-    return None
+    @classmethod
+    def find(cls, folder: str, names: Collection[str]) -> str | None:
+        for name in (WEIGHTS, weight_index.NAME):
+            if name in names:
+                return os.path.join(folder, name)
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            _refuse_shard(path)
+            if _OTHER_WEIGHTS.fullmatch(name):
+                raise UserError(f"{path}: {NOT_READ}")
+        return None
+
+    @classmethod
+    def is_weights(cls, path: str) -> bool:
+        is_file = path.endswith(".safetensors") and not peft.is_weights(path)
+        return is_file or os.path.basename(path) == weight_index.NAME
+
+    @classmethod
+    def missing_config(cls, folder: str) -> UserError | None:
+        return UserError(
+            f"{os.path.join(folder, 'config.json')}: no such file; copy it from where the "
+            f"model is from, or pass {setting('bert_config_file')}"
+        )
+
+    def task(self) -> dict:
+        config = self._config
+        if not config and anywhere.exists(self._config_file):
+            advice = "copy it from the model again"
+            config = json_files.read_object(self._config_file, advice)
+        return hugging_face_task.read_task(self._config_file, config)
+
+    learned_task = task
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            name: stored.shape(self._file) for name, stored in self._tensors.items()
+        }
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Floats of any size become float32.
+
+        Raises:
+            UserError: the file is damaged or contains a weight twice, its weights are
+                quantized, or its masked-LM head has its own matrix.
+        """
+        names = list(self._tensors if names is None else names)
+        self._check_tied(names)
+        return {name: self._value(name, self._tensors[name]) for name in names}
+
+    # --- The files -------------------------------------------------------------------
+
+    @functools.cached_property
+    def _file(self):
+        """The open file, or all that an index names."""
+        if os.path.basename(self.path) != weight_index.NAME:
+            _refuse_shard(self.path)
+            return _open_file(self.path)
+        shards, files = {}, {}
+        for tensor, name in weight_index.read(self.path).items():
+            if name not in shards:
+                shard = os.path.join(os.path.dirname(self.path), name)
+                if not anywhere.exists(shard):
+                    raise UserError(
+                        f"{self.path}: {name} is missing, with {tensor} and others; copy "
+                        "or download all files of the model"
+                    )
+                file = _open_file(shard)
+                shards[name] = file, frozenset(file.keys())
+            files[tensor], present = shards[name]
+            if tensor not in present:
+                raise UserError(
+                    f"{self.path}: {tensor} is not in {name}; the files are of different "
+                    "models: copy or download all of them again"
+                )
+        return _Shards(files)
+
+    @property
+    def _config_file(self) -> str:
+        return os.path.join(os.path.dirname(self.path), "config.json")
+
+    @functools.cached_property
+    def _config(self) -> dict:
+        """The content of the config.json next to the weights, if it is a config."""
+        return json_files.read_own(self._config_file)
+
+    @functools.cached_property
+    def _adapter(self) -> Adapter:
+        """The adapter that knows the most tensors.
+
+        An encoder that was saved alone has the same names in several architectures; then
+        the config.json next to it decides.
+        """
+        model_type = self._config.get("model_type")
+
+        def matches(adapter):
+            number = sum(
+                adapter.of_hugging_face(part) is not None
+                for name in self._file.keys()
+                for part in adapter.columns(name)
+            )
+            return number, model_type == adapter.model_type
+
+        return max(ADAPTERS.values(), key=matches)
+
+    @functools.cached_property
+    def _tensors(self) -> dict[str, _Stored]:
+        """Released name -> where it is in the file.
+
+        Tensors without a released name keep their own; those that their class ignores are
+        left out.
+        """
+        adapter, tensors = self._adapter, {}
+        not_read = adapter.not_read(self._file.keys())
+        stacks: dict[str, list[str]] = {}
+        for name in self._file.keys():
+            if name in not_read:
+                continue
+            parts = adapter.columns(name)
+            for number, part in enumerate(parts):
+                pair = adapter.of_hugging_face(part)
+                released = pair.released if pair else part
+                if released in adapter.stacked:
+                    stacks.setdefault(released, []).append(name)
+                    continue
+                if released in tensors:
+                    raise UserError(
+                        f"{self.path}: {tensors[released].name} and {name} are the same "
+                        f"weight ({released}); remove one of them from the file"
+                    )
+                transposed = bool(pair and pair.transposed)
+                tensors[released] = _Stored(name, transposed, number, len(parts))
+        for duplicate, (released, _) in adapter.tied.items():
+            if duplicate in tensors and released not in tensors:
+                # Saved under this name alone.
+                tensors[released] = tensors.pop(duplicate)
+        self._add_shared(tensors)
+        for released, layers in stacks.items():
+            layers = tuple(sorted(layers, key=adapter.layer_of_hugging_face))
+            tensors[released] = _Stored(layers[0], False, 0, 1, layers)
+        return tensors
+
+    def _add_shared(self, tensors):
+        """Adds weights for which a model has another one of the file in their place."""
+        adapter = self._adapter
+        config = self._config if adapter.shared.keys() - tensors.keys() else {}
+        for own, (other, _) in adapter.shared.items():
+            # For transformers 5, a T5 shares the table even if its outputs are not scaled,
+            # unless the file has both.
+            is_shared = config.get("tie_word_embeddings") and other in tensors
+            is_shared = is_shared and _any_begins(tensors, own.partition("/")[0] + "/")
+            if is_shared and config.get("scale_decoder_outputs") is False:
+                transposed = adapter.of_released(own).transposed
+                tensors.setdefault(own, tensors[other]._replace(transposed=transposed))
+
+    def _value(self, released, stored) -> np.ndarray:
+        if stored.layers:
+            each = (stored._replace(name=name, layers=()) for name in stored.layers)
+            return np.stack([self._value(released, one) for one in each])
+        kind = self._file.get_slice(stored.name).get_dtype()
+        if kind not in _FLOATS:
+            # Tensors without a released name may have any other type that numpy has.
+            if released != stored.name or kind.startswith("F"):
+                raise UserError(
+                    f"{self.path}: {stored.name} has type {kind}, but only unquantized "
+                    f"weights ({', '.join(_FLOATS)}) are read; use the original model"
+                )
+            return self._file.get_tensor(stored.name)
+        return stored.of(self._file.get_tensor(stored.name).astype(np.float32))
+
+    def _check_tied(self, names):
+        """Checks that weights saved twice are equal, if the head that uses them is
+        wanted.
+        """
+        adapter, tensors = self._adapter, self._tensors
+
+        def are_equal(*both):
+            values = [
+                self._file.get_tensor(tensors[n].name) for n in both if n in tensors
+            ]
+            return len(values) == 2 and np.array_equal(*values)
+
+        for duplicate, (released, what) in adapter.tied.items():
+            if adapter.masked_lm not in names or duplicate not in tensors:
+                continue
+            if not are_equal(duplicate, released):
+                raise UserError(
+                    f"{self.path}: {duplicate} differs from {what}, so its masked-LM head "
+                    "is not the release's; only its encoder can be used"
+                )
+        for own, (other, what) in adapter.shared.items():
+            scope = own.partition("/")[0] + "/"
+            if own in names or own not in tensors or not _any_begins(names, scope):
+                continue
+            if not are_equal(own, other):
+                raise UserError(
+                    f"{self.path}: {tensors[own].name} differs from {what}, which the "
+                    "config has in its place; set tie_word_embeddings to false in the "
+                    "config"
+                )
 
 
 def _refuse_shard(path):
@@ -118,48 +305,18 @@ class _Shards:
         return self._files[name].get_tensor(name)
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator:
-    """Opens a safetensors file, or all that an index names."""
-    with contextlib.ExitStack() as stack:
-        if os.path.basename(path) != weight_index.NAME:
-            _refuse_shard(path)
-            yield stack.enter_context(_opened_file(path))
-            return
-        index = weight_index.read(path)
-        shards, tensors = {}, {}
-        for tensor, name in index.items():
-            if name not in shards:
-                shard = os.path.join(os.path.dirname(path), name)
-                if not anywhere.exists(shard):
-                    raise UserError(
-                        f"{path}: {name} is missing, with {tensor} and others; copy or "
-                        "download all files of the model"
-                    )
-                file = stack.enter_context(_opened_file(shard))
-                shards[name] = file, frozenset(file.keys())
-            tensors[tensor], present = shards[name]
-            if tensor not in present:
-                raise UserError(
-                    f"{path}: {tensor} is not in {name}; the files are of different "
-                    "models: copy or download all of them again"
-                )
-        yield _Shards(tensors)
-
-
-@contextlib.contextmanager
-def _opened_file(path: str) -> Iterator:
+def _open_file(path: str) -> safetensors.safe_open:
     """Opens a safetensors file on any file system that TensorFlow can read."""
     with contextlib.ExitStack() as stack:
         local = path
         if not os.path.exists(path):
+            # What is open stays readable after its name is gone.
             local = stack.enter_context(tempfile.NamedTemporaryFile()).name
             with anywhere.opened(path) as source:
                 with open(local, "wb") as target:
                     shutil.copyfileobj(source, target, 1 << 24)
         try:
-            with safetensors.safe_open(local, framework="numpy") as file:
-                yield file
+            return safetensors.safe_open(local, framework="numpy")
         except OSError as error:
             raise UserError(
                 f"{path}: cannot be read as a safetensors file ({error})"
@@ -169,143 +326,6 @@ def _opened_file(path: str) -> Iterator:
                 f"{path}: the file is damaged or incomplete ({error}); copy or download "
                 "it again (after git clone: git lfs pull)"
             ) from error
-
-
-def _config_next_to(path) -> dict:
-    return json_files.read_own(os.path.join(os.path.dirname(path), "config.json"))
-
-
-def _adapter_in(path, file) -> Adapter:
-    """The adapter that knows the most tensors of a file.
-
-    An encoder that was saved alone has the same names in several architectures; then the
-    config.json next to it decides.
-    """
-    model_type = _config_next_to(path).get("model_type")
-
-    def matches(adapter):
-        number = sum(
-            adapter.of_hugging_face(part) is not None
-            for name in file.keys()
-            for part in adapter.columns(name)
-        )
-        return number, model_type == adapter.model_type
-
-    return max(ADAPTERS.values(), key=matches)
-
-
-def _tensors(path, file) -> dict[str, _Stored]:
-    """Released name -> where it is in the file.
-
-    Tensors without a released name keep their own; those that their class ignores are
-    left out.
-    """
-    adapter, tensors = _adapter_in(path, file), {}
-    not_read = adapter.not_read(file.keys())
-    stacks: dict[str, list[str]] = {}
-    for name in file.keys():
-        if name in not_read:
-            continue
-        parts = adapter.columns(name)
-        for number, part in enumerate(parts):
-            pair = adapter.of_hugging_face(part)
-            released = pair.released if pair else part
-            if released in adapter.stacked:
-                stacks.setdefault(released, []).append(name)
-                continue
-            if released in tensors:
-                raise UserError(
-                    f"{path}: {tensors[released].name} and {name} are the same weight "
-                    f"({released}); remove one of them from the file"
-                )
-            transposed = bool(pair and pair.transposed)
-            tensors[released] = _Stored(name, transposed, number, len(parts))
-    for duplicate, (released, _) in adapter.tied.items():
-        if duplicate in tensors and released not in tensors:
-            # Saved under this name alone.
-            tensors[released] = tensors.pop(duplicate)
-    config = _config_next_to(path) if adapter.shared.keys() - tensors.keys() else {}
-    for own, (other, _) in adapter.shared.items():
-        # For transformers 5, a T5 shares the table even if its outputs are not scaled,
-        # unless the file has both.
-        is_shared = config.get("tie_word_embeddings") and other in tensors
-        is_shared = is_shared and _any_begins(tensors, own.partition("/")[0] + "/")
-        if is_shared and config.get("scale_decoder_outputs") is False:
-            transposed = adapter.of_released(own).transposed
-            tensors.setdefault(own, tensors[other]._replace(transposed=transposed))
-    for released, layers in stacks.items():
-        layers = tuple(sorted(layers, key=adapter.layer_of_hugging_face))
-        tensors[released] = _Stored(layers[0], False, 0, 1, layers)
-    return tensors
-
-
-def shapes(path: str) -> dict[str, tuple[int, ...]]:
-    """Released names to the shapes that the release gives these variables."""
-    with _opened(path) as file:
-        tensors = _tensors(path, file)
-        return {released: stored.shape(file) for released, stored in tensors.items()}
-
-
-def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Reads tensors by their released names, with the release's shapes.
-
-    Args:
-        path: of a safetensors file.
-        names: which to read; all by default.
-    Returns:
-        Released names to arrays; floats of any size become float32.
-    Raises:
-        UserError: the file is damaged or contains a weight twice, its weights are
-            quantized, or its masked-LM head has its own matrix.
-    """
-    with _opened(path) as file:
-        tensors = _tensors(path, file)
-        names = list(tensors if names is None else names)
-        _check_tied(path, file, tensors, names)
-        return {name: _value(path, file, name, tensors[name]) for name in names}
-
-
-def _value(path, file, released, stored):
-    if stored.layers:
-        each = (stored._replace(name=name, layers=()) for name in stored.layers)
-        return np.stack([_value(path, file, released, one) for one in each])
-    kind = file.get_slice(stored.name).get_dtype()
-    if kind not in _FLOATS:
-        # Tensors without a released name may have any other type that numpy has.
-        if released != stored.name or kind.startswith("F"):
-            raise UserError(
-                f"{path}: {stored.name} has type {kind}, but only unquantized weights "
-                f"({', '.join(_FLOATS)}) are read; use the original model"
-            )
-        return file.get_tensor(stored.name)
-    return stored.of(file.get_tensor(stored.name).astype(np.float32))
-
-
-def _check_tied(path, file, tensors, names):
-    """Checks that weights saved twice are equal, if the head that uses them is wanted."""
-    adapter = _adapter_in(path, file)
-
-    def are_equal(*both):
-        values = [file.get_tensor(tensors[n].name) for n in both if n in tensors]
-        return len(values) == 2 and np.array_equal(*values)
-
-    for duplicate, (released, what) in adapter.tied.items():
-        if adapter.masked_lm not in names or duplicate not in tensors:
-            continue
-        if not are_equal(duplicate, released):
-            raise UserError(
-                f"{path}: {duplicate} differs from {what}, so its masked-LM head is not "
-                "the release's; only its encoder can be used"
-            )
-    for own, (other, what) in adapter.shared.items():
-        scope = own.partition("/")[0] + "/"
-        if own in names or own not in tensors or not _any_begins(names, scope):
-            continue
-        if not are_equal(own, other):
-            raise UserError(
-                f"{path}: {tensors[own].name} differs from {what}, which the config has "
-                "in its place; set tie_word_embeddings to false in the config"
-            )
 
 
 def _any_begins(names: Iterable[str], scope: str) -> bool:
@@ -346,7 +366,9 @@ def write(
     tensors = adapter.prepared(tensors, config)
     try:
         hugging_face_config = adapter.to_hugging_face(config)
-        hugging_face_config |= config_of_heads(tensors, adapter, task or {})
+        hugging_face_config |= hugging_face_task.config_of_heads(
+            tensors, adapter, task or {}
+        )
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
     weights = _under_their_names(tensors, adapter, hugging_face_config)

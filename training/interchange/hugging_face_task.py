@@ -1,29 +1,24 @@
 """What the config.json next to a Hugging Face model says about its head."""
 
-import os
 from collections.abc import Mapping
 
 import numpy as np
 
 from errors import UserError
-from files import anywhere, json_files
 from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
 SEVERAL_LABELS = "multi_label_classification"
 
 
-def read_task(path: str) -> dict:
-    """What the config.json next to weights says about a head, for `hugging_face.write`.
+def read_task(path: str, hugging_face_config: Mapping) -> dict:
+    """What a config.json says about a head, for `hugging_face.write`.
 
     Args:
-        path: of a safetensors file.
+        path: of the config.json.
+        hugging_face_config: its content; empty if there is none.
     """
-    config = os.path.join(os.path.dirname(path), "config.json")
-    if not anywhere.exists(config):
-        return {}
     task = {}
-    hugging_face_config = json_files.read_object(config, "copy it from the model again")
     try:
         names = dict(hugging_face_config.get("id2label") or {})
         labels = [names[str(i)] for i in range(len(names))]
@@ -31,7 +26,7 @@ def read_task(path: str) -> dict:
             raise TypeError("not all are strings")
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(
-            f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
+            f"{path}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
         ) from error
     classes = hugging_face_config.get("architectures")
     for adapter in ADAPTERS.values():

@@ -11,17 +11,18 @@ from typing import NamedTuple
 import numpy as np
 
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
-from training.run import capacity, checks, distribution, implied_flags, loop, report
-from training.storage.folder import SKIPPED_BATCH, TEXT, Folder
+from training.run import capacity, checks, distribution, loop, report, settle
+from training.storage.folder import SKIPPED_BATCH, TEXT
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from serving import export_folder, forms
 from text.instances.table import RowOptions
-from text.records import descriptions, reading, shards
+from text.records import reading
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
+from training.pretraining.pretraining_records import RecordSet
 from training.run.run import Run, identity_of, results_file
 
 
@@ -55,23 +56,23 @@ def pretrain(flags: PretrainingOptions) -> None:
     Raises:
         UserError: flags, config, records or checkpoints do not match.
     """
-    folder = Folder.open(flags.output_dir)
-    flags = implied_flags.with_config(flags, folder)
-    config = checks.read_config(flags, folder)
-    objective = _check_objective(flags, folder, config)
+    records = RecordSet([*flags.input_file, *flags.eval_input_file])
+    model = settle.TrainableModel(flags, lambda: _known(flags, records))
+    config, folder = model.config, model.folder
+    objective = _check_objective(model.flags_with_config, folder, config)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
     _check_capacity(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
-    flags, inputs = _read(flags, folder, config, strategy, log)
+    log.say(f"reading {len(records.paths)} file(s) of records")
+    inputs, flags = _read(model, records, strategy), model.flags
     if flags.dry_run:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
     distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
     run = Run(
-        flags,
-        config,
+        model,
         strategy,
         log,
         folder,
@@ -83,15 +84,14 @@ def pretrain(flags: PretrainingOptions) -> None:
         _run(run, flags, inputs, strategy)
 
 
-def _read(flags: PretrainingOptions, folder, config, strategy, log) -> tuple:
-    """The flags, with the vocabulary of the records, and the inputs."""
-    paths = shards.find([*flags.input_file, *flags.eval_input_file])
-    log.say(f"reading {len(paths)} file(s) of records")
-    described = descriptions.find(paths)
-    flags, text = _with_vocabulary(flags, folder, described)
-    tokenizer = _tokenizer(flags, folder, config) if flags.vocab_file else None
+def _read(model: settle.TrainableModel, records: RecordSet, strategy) -> _Inputs:
+    """Reads all that a run is made of."""
+    described, flags = records.described, model.flags
+    if flags.do_export and not flags.vocab_file:
+        raise UserError("--do_export needs the --vocab_file of the records")
+    config, tokenizer = model.config, _tokenizer(model) if flags.vocab_file else None
     objective, steps, schema, drawn = pretraining_records.choose_objective(
-        flags, config, paths, described, tokenizer
+        flags, config, records.paths, described, tokenizer
     )
     _check_devices(flags, objective, strategy.num_replicas_in_sync)
     data, held_out = (
@@ -103,12 +103,12 @@ def _read(flags: PretrainingOptions, folder, config, strategy, log) -> tuple:
     pretraining_records.check_vocabularies(described, flags, tokenizer)
     if flags.do_train:
         pretraining_records.check_batches(data, flags)
-    text = tokenizer.settings if tokenizer else text
+    text = tokenizer.settings if tokenizer else records.text_settings
     teacher = None
     if flags.distill_from and flags.do_train:
         teacher = word_teacher.load(flags, config, text, strategy)
         objective = teacher.distilled(flags, config, objective)
-    return flags, _Inputs(
+    return _Inputs(
         config, tokenizer, text, objective, steps, drawn, data, held_out, teacher
     )
 
@@ -346,20 +346,18 @@ def _required(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
     return tuple(path for path in paths if path.startswith(variables))
 
 
-def _with_vocabulary(flags: PretrainingOptions, folder, described):
-    """The flags with the vocabulary of the records, and what is known of their text."""
-    text = pretraining_records.described_text_settings(described)
-    needs = flags.do_export or "tokens" in flags.objective_class.needs.rows
-    paths = {description.vocab_file for description in described.values()}
-    paths = sorted(paths - {None})
-    flags = implied_flags.with_records(flags, folder, text, paths, needs)
-    if flags.do_export and not flags.vocab_file:
-        raise UserError("--do_export needs the --vocab_file of the records")
-    return flags, text
+def _known(flags: PretrainingOptions, records: RecordSet) -> settle.KnownRecords:
+    """What the records know of the model."""
+    paths = {description.vocab_file for description in records.described.values()}
+    return settle.KnownRecords(
+        records.text_settings,
+        sorted(paths - {None}),
+        flags.do_export or "tokens" in flags.objective_class.needs.rows,
+    )
 
 
-def _tokenizer(flags: PretrainingOptions, folder, config):
-    tokenizer = checks.make_tokenizer(flags, folder)
+def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
+    flags, tokenizer = model.flags, model.tokenizer
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
         exporter = flags.objective_class.exporter
@@ -369,9 +367,9 @@ def _tokenizer(flags: PretrainingOptions, folder, config):
                 f"which an export of --objective={flags.objective} puts before a text; "
                 "use another vocabulary, or remove --do_export"
             )
-    checks.check_vocabulary(tokenizer.vocabulary, config, flags.bert_config_file)
-    if folder.steps:
-        checks.check_text(tokenizer, flags.output_dir)
+    checks.check_vocabulary(tokenizer.vocabulary, model.config, flags.bert_config_file)
+    if model.folder.steps:
+        settle.check_text(tokenizer, model.run.folder, model.run.text.noted)
     return tokenizer
 
 

@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from modeling.objectives.table import OBJECTIVES
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
 from text.instances.table import RowOptions
-from text.records import encoding, framing, reading, shards
+from text.records import descriptions, encoding, framing, reading, shards
 from text.records.descriptions import Description
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
@@ -32,6 +33,35 @@ _CHECKED_RECORDS = 16
 _COMPARED_BYTES = 1 << 16
 
 Described = Mapping[str, Description]  # by record file
+
+
+class RecordSet:
+    """The record files that patterns match; what is next to them is read once."""
+
+    def __init__(self, patterns: Iterable[str]):
+        self._patterns = patterns
+
+    @functools.cached_property
+    def paths(self) -> list[str]:
+        """Raises UserError if a pattern matches nothing."""
+        return shards.find(self._patterns)
+
+    @functools.cached_property
+    def described(self) -> Described:
+        """The descriptions next to the files."""
+        return descriptions.find(self.paths)
+
+    @functools.cached_property
+    def text_settings(self) -> dict:
+        """What the descriptions agree on of how text became ids."""
+        names = [field.name for field in dataclasses.fields(TokenizerOptions)]
+        settings = {}
+        for name in ("vocab_sha256", *names):
+            each = self.described.values()
+            values = {description.setting(name) for description in each}
+            if len(values) == 1 and values != {None}:
+                settings[name] = values.pop()
+        return settings
 
 
 def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
@@ -386,17 +416,6 @@ def _unlike(name, recorded_value, value, flags: PretrainingOptions):
         f"was made with --{name}={recorded_value}, not {value}; pass "
         f"--{name}={recorded_value}"
     )
-
-
-def described_text_settings(described: Described) -> dict:
-    """What the records' descriptions agree on of how text became ids."""
-    names = [field.name for field in dataclasses.fields(TokenizerOptions)]
-    settings = {}
-    for name in ("vocab_sha256", *names):
-        values = {description.setting(name) for description in described.values()}
-        if len(values) == 1 and values != {None}:
-            settings[name] = values.pop()
-    return settings
 
 
 def _check_description(path, description, flags: PretrainingOptions, config):

@@ -3,19 +3,18 @@
 import dataclasses
 import functools
 
-from training.distillation import teacher_folder
 from training.queries import mask_filling
 from training.run import checks
-from training.storage import checkpoint
-from training.storage.folder import text_settings
+from training.run.settle import check_teacher
+from training.storage import checkpoint_contents
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.distillation.distilled_words import DistilledWords
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
-from text.tokenizers.table import find_vocabulary, kind_of
-from training.interchange import hugging_face_tokenizers
+from text.tokenizers.table import kind_of
 from training.pretraining.options import PretrainingOptions
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
@@ -62,7 +61,7 @@ class WordTeacher:
             *network.encoder.required,
             *(v.path for v in network.masked_lm.weights),
         }
-        return checkpoint.digest(
+        return checkpoint_contents.digest(
             {v.path: v.numpy() for v in network.weights if v.path in needed}
         )
 
@@ -99,25 +98,25 @@ def load(
     Raises:
         UserError: there is none, or it does not fit the student.
     """
-    source = checkpoint.resolve(flags.distill_from)
+    source = Source.open(flags.distill_from)
     try:
-        folder = teacher_folder.of(source, flags)
+        check_teacher(source, flags)
     except UserError as error:
         raise UserError(f"--distill_from={flags.distill_from}: {error}") from error
-    own = checkpoint.read_config(folder)
-    mask_filling.check_objective(f"--distill_from={flags.distill_from}", folder, own)
-    _check_sizes(flags, folder, config, own)
-    note = _check_text(flags, source, folder, text, own)
-    names = checkpoint.shapes_of(source)
+    own = source.config
+    mask_filling.check_objective(f"--distill_from={flags.distill_from}", source, own)
+    _check_sizes(flags, source.folder, config, own)
+    note = _check_text(flags, source, text, own)
+    names = source.shapes()
     has_variables = own.masked_lm.bias is not None
     if has_variables and not any(n.startswith(own.masked_lm.scope) for n in names):
         raise UserError(
-            f"{source}: has no masked-LM head ({own.masked_lm.scope}/...), so it cannot be "
-            "the teacher of a pre-training; pass the output_dir of a pre-training"
+            f"{source.prefix}: has no masked-LM head ({own.masked_lm.scope}/...), so it "
+            "cannot be the teacher of a pre-training; pass the output_dir of a pre-training"
         )
     with strategy.scope():
         network = mask_filling.load_network(own, source, flags.dtype)
-    return WordTeacher(network, own, source, note)
+    return WordTeacher(network, own, source.prefix, note)
 
 
 def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
@@ -136,16 +135,17 @@ def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
         )
 
 
-def _check_text(flags: PretrainingOptions, source, folder, text, config) -> str:
+def _check_text(flags: PretrainingOptions, source: Source, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
-    path, teacher_settings = text_settings(folder)
-    if _VOCABULARY not in teacher_settings and (vocabulary := find_vocabulary(folder)):
+    path, teacher_settings = source.text.noted
+    vocabulary = source.vocab_file
+    if _VOCABULARY not in teacher_settings and vocabulary:
         path = vocabulary
         teacher_settings = {
             _VOCABULARY: flags.load_tokenizer(vocabulary).settings[_VOCABULARY]
         }
         kind = kind_of(vocabulary)
-        teacher_settings |= hugging_face_tokenizers.settings_of(source, kind)
+        teacher_settings |= source.text.of_weights(kind)
     if _VOCABULARY not in teacher_settings or _VOCABULARY not in text:
         whose = "the records" if _VOCABULARY in teacher_settings else "the teacher"
         return (

@@ -6,8 +6,7 @@ import numpy as np
 
 from training.backend import tf
 from training.queries import mask_filling, query
-from training.storage import checkpoint
-from training.storage.folder import Folder
+from training.run.settle import ModelFlags
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
@@ -15,7 +14,6 @@ from modeling.objectives.table import OBJECTIVES
 from modeling.sampling import sample
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
-from training.run.implied_flags import ModelFlags
 
 _NEVER = -1e9  # a logit whose probability is 0
 
@@ -25,9 +23,9 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
 
     It is a language model that reads from left to right.
     """
-    tokenizer, config, prefix = query.read_model(flags)
-    folder = checkpoint.folder_of(prefix)
-    objective = Folder.open(folder).settings.get("objective")
+    model = query.read_model(flags)
+    source, config = model.source, model.config
+    objective = source.settings.get("objective")
     row = OBJECTIVES.get(objective)
     exporter = row and row.load().exporter
     if objective and not (exporter and exporter.continues_texts):
@@ -37,11 +35,11 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
         )
     if config.attention_direction != "left_to_right":
         raise UserError(
-            f"{flags.bert_config_file or folder}: attention_direction is "
+            f"{flags.bert_config_file or source.folder}: attention_direction is "
             f"{config.attention_direction!r}, but only a model that reads from left to "
             "right can continue a text; use one trained with --objective=next_token"
         )
-    return tokenizer, config, mask_filling.load_network(config, prefix)
+    return model.tokenizer, config, mask_filling.load_network(config, source)
 
 
 class Continuer:

@@ -6,9 +6,8 @@ import numpy as np
 
 from training.backend import tf
 from training.queries import query
-from training.run import capacity
-from training.storage import checkpoint
-from training.storage.folder import Folder
+from training.run import capacity, settle
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives import masked_lm
@@ -17,30 +16,29 @@ from text.instances import packing
 from text.records.rows import static_lengths
 from text.tasks import mask_tokens
 from text.tokenizers.tokenizer import Tokenizer
-from training.run.implied_flags import ModelFlags
 
 
 def load(
-    flags: ModelFlags,
+    flags: settle.ModelFlags,
 ) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
     """The tokenizer, the architecture and the network that flags name; it fills masks.
 
     Args:
         flags: `QueryOptions` with init_checkpoint.
     """
-    tokenizer, config, prefix = query.read_model(flags)
-    check_objective(flags.init_checkpoint, checkpoint.folder_of(prefix), config)
-    return tokenizer, config, load_network(config, prefix)
+    model = query.read_model(flags)
+    check_objective(flags.init_checkpoint, model.source, model.config)
+    return model.tokenizer, model.config, load_network(model.config, model.source)
 
 
-def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
+def check_objective(path: str, source: Source, config: EncoderConfig) -> None:
     """Refuses a checkpoint that was trained on something else than masked words.
 
     Args:
         path: as the user wrote it.
-        folder: whose files describe it.
+        source: the checkpoint.
     """
-    objective = Folder.open(folder).settings.get("objective")
+    objective = source.settings.get("objective")
     what = f"--objective={objective}"
     if objective in OBJECTIVES:
         exporter = OBJECTIVES[objective].load().exporter
@@ -56,20 +54,20 @@ def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
 
 
 def load_network(
-    config: EncoderConfig, prefix: str, dtype: str = "float32"
+    config: EncoderConfig, source: Source, dtype: str = "float32"
 ) -> masked_lm.MaskedLMModel:
     """The network of a checkpoint, without its pooler, which fills no masks."""
     if "decoder" in config.capabilities:
         raise UserError(
-            f"{prefix}: a model of the architecture {config.architecture!r} fills no masks "
-            "and continues no text, because its decoder writes another one; use "
+            f"{source.prefix}: a model of the architecture {config.architecture!r} fills "
+            "no masks and continues no text, because its decoder writes another one; use "
             "run_text_to_text.py"
         )
     model = masked_lm.MaskedLM().network(config, dtype=dtype)
     encoder = model.encoder
     pooler = {v.path for v in encoder.weights}.difference(encoder.required)
     weights = {v.path: v for v in model.weights if v.path not in pooler}
-    checkpoint.load(weights, prefix, required="", scope=encoder.scope)
+    source.load(weights, required="", scope=encoder.scope)
     return model
 
 

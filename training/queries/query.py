@@ -2,12 +2,10 @@
 
 from typing import Protocol
 
-from training.run import checks, implied_flags
-from training.storage import checkpoint
+from training.run import checks, settle
+from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from text.tokenizers.tokenizer import Tokenizer
-from training.run.implied_flags import ModelFlags
 
 
 class RowFlags(Protocol):
@@ -16,19 +14,18 @@ class RowFlags(Protocol):
     max_seq_length: int
 
 
-def read_model(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, str]:
-    """The tokenizer, the architecture and the prefix of the weights; they fit each other.
+def read_model(flags: settle.ModelFlags, source: Source | None = None) -> settle.Model:
+    """The model that flags name, whose tokenizer and architecture fit each other.
 
     Args:
         flags: `QueryOptions` with init_checkpoint.
+        source: its weights, if they are open.
     """
-    flags = implied_flags.completed(flags)
-    tokenizer = checks.make_tokenizer(flags)
-    prefix = checkpoint.resolve(flags.init_checkpoint)
-    config = checks.read_config_of(flags, checkpoint.folder_of(prefix) or ".")
-    where = flags.bert_config_file or prefix
+    model = settle.Model(flags, source=source)
+    tokenizer, config = model.tokenizer, model.config
+    where = flags.bert_config_file or model.source.prefix
     checks.check_vocabulary(tokenizer.vocabulary, config, where)
-    return tokenizer, config, prefix
+    return model
 
 
 def check_length(flags: RowFlags, config: EncoderConfig) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 
 import options
 from training.run import distribution, loop, report
-from training.storage import checkpoint
+from training.run.settle import TrainableModel
+from training.storage import loading
 from training.storage.folder import BEST, CONFIG, RESULTS, Folder, changes
+from training.storage.source import Source
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
 from training.run.options import RunOptions
@@ -25,8 +27,7 @@ class Run:
     `prepare` and `train`, in this order.
 
     Args:
-        flags: the script's.
-        config: the architecture.
+        model: the one that the flags name.
         strategy: on whose devices the run is.
         log: what it reports to.
         folder: of the run.
@@ -37,8 +38,7 @@ class Run:
 
     def __init__(
         self,
-        flags: RunOptions,
-        config: EncoderConfig,
+        model: TrainableModel,
         strategy,
         log: report.Report,
         folder: Folder,
@@ -47,10 +47,10 @@ class Run:
         defaults: dict | None = None,
     ):
         self.folder, self.log = folder, log
-        self._flags, self._source = flags, flags.init_checkpoint
-        self._config, self._strategy = config, strategy
+        self._model, self._flags = model, model.flags
+        self._strategy = strategy
         self.identity = identity
-        self.defaults = defaults_of(flags, config) | (defaults or {})
+        self.defaults = defaults_of(model.flags, model.config) | (defaults or {})
 
     def check(self) -> None:
         """Refuses a folder that cannot be used, before any file is replaced.
@@ -64,19 +64,19 @@ class Run:
             self._check_source()
         elif self.folder.holds_weights:
             self._check_ignored()
-        elif not self._source:
+        elif not self._flags.init_checkpoint:
             raise no_checkpoint(self.folder.path)
 
     def _check_source(self):
         """Refuses to start from weights that the run would remove."""
-        if not self._source or self.folder.steps:
+        if self.folder.steps or not self._model.source:
             return
-        source = os.path.dirname(os.path.realpath(checkpoint.resolve(self._source)))
+        source = os.path.dirname(os.path.realpath(self._model.source.prefix))
         own = map(os.path.realpath, (self.folder.path, self.folder.file(BEST)))
         if source in own:
             raise UserError(
-                f"--init_checkpoint={self._source}: is in --output_dir, where the run's "
-                "own checkpoints replace it; choose another --output_dir"
+                f"--init_checkpoint={self._flags.init_checkpoint}: is in --output_dir, "
+                "where the run's own checkpoints replace it; choose another --output_dir"
             )
 
     def _check_ignored(self):
@@ -115,8 +115,8 @@ class Run:
         if not source or not _is_inside(source, self.folder.path):
             return False
         newest = self.folder.file(self.folder.newest or "")
-        used = (checkpoint.resolve(self.folder.path), newest)
-        source = os.path.realpath(checkpoint.resolve(source))
+        used = (Source.of(self.folder).prefix, newest)
+        source = os.path.realpath(self._model.source.prefix)
         return source in map(os.path.realpath, used)
 
     @contextlib.contextmanager
@@ -151,8 +151,8 @@ class Run:
         step = trainer.restore(self.folder, weights_only=self.identity is None)
         if step is not None:
             self.log.say(f"continuing from step {step} in {self.folder.path}")
-        elif self._source:
-            loaded = load_start(trainer, self._source, required, encoder_only)
+        elif source := self._model.source:
+            loaded = load_start(trainer, source, required, encoder_only)
             self.log.say(str(loaded))
         elif self.identity is None:
             raise no_checkpoint(self.folder.path)
@@ -180,7 +180,7 @@ class Run:
         """
 
         def prepare():
-            config = {CONFIG: self._config.to_json_string()}
+            config = {CONFIG: self._model.config.to_json_string()}
             self.folder.check_files(config | files)
             self.folder.clear()
             self.folder.child(BEST).clear()
@@ -247,15 +247,15 @@ def defaults_of(flags: RunOptions, config: EncoderConfig) -> dict:
 
 def load_start(
     trainer: loop.Trainer,
-    init_checkpoint: str,
+    source: Source,
     required: str | tuple[str, ...],
     encoder_only: bool,
-) -> checkpoint.LoadReport:
+) -> loading.LoadReport:
     """Loads the weights to start from; see `Run.start`."""
     weights, scope = trainer.weights, trainer.model.encoder.scope
     if encoder_only:
         weights = {k: v for k, v in weights.items() if k.startswith(scope)}
-    return checkpoint.load(weights, init_checkpoint, required, scope)
+    return source.load(weights, required, scope)
 
 
 def no_checkpoint(directory: str) -> UserError:

@@ -1,20 +1,27 @@
 """Low-rank adapters on disk: what a run notes of its base, and how both become one.
 
 The checkpoints of a run with --lora_rank contain its adapters, its head and their slots,
-and not the encoder that they change. `adapter.json` in the run's folder says which that is.
+and not the encoder that they change. `adapter.json` in the run's folder says which that is;
+Hugging Face's peft has a file of its own for that.
 """
 
+import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from training.storage import checkpoint_contents, loading
 from training.storage.folder import Folder
+from training.storage.source import Source, describing_folder
 from errors import UserError, setting
 from files import json_files
+from training.interchange import peft
+from training.interchange.format import Format
 
 NAME = "adapter.json"
 _A, _B, _KERNEL = "lora_kernel_a", "lora_kernel_b", "kernel"
@@ -26,7 +33,7 @@ class Note:
 
     Attributes:
         base: the checkpoint of the encoder.
-        base_sha256: of the encoder's weights there; see `checkpoint.digest`.
+        base_sha256: of the encoder's weights there; see `checkpoint_contents.digest`.
         scope: what the names of the encoder's weights begin with.
         alpha: the factor of the products, times their rank.
     """
@@ -39,7 +46,7 @@ class Note:
 
 def are_in(names: Iterable[str]) -> bool:
     """Whether a checkpoint with these names contains adapters."""
-    return any(name.endswith((f"/{_A}", f"/{_B}")) for name in names)
+    return any(map(loading.is_adapter, names))
 
 
 def read_note(folder: str) -> Note:
@@ -199,6 +206,21 @@ def others(names: Iterable[str]) -> list[str]:
     return [n for n in names if not {_A, _B}.intersection(n.split("/"))]
 
 
+def base_shapes(source: Source, scope: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights of a checkpoint whose names begin so."""
+    shapes, scope = source.shapes().items(), tuple(scope)
+    return {
+        name: shape
+        for name, shape in shapes
+        if name.startswith(scope) and not loading.is_slot(name)
+    }
+
+
+def base_weights(source: Source, scope: Iterable[str]) -> dict[str, np.ndarray]:
+    """The same weights."""
+    return source.read(base_shapes(source, scope))
+
+
 def without(weights: Mapping[str, object], alpha: float) -> Mapping[str, object]:
     """The weights of a network, its adapters merged; without adapters, as they are.
 
@@ -210,3 +232,159 @@ def without(weights: Mapping[str, object], alpha: float) -> Mapping[str, object]
         return weights
     base = {k: v.numpy() for k, v in weights.items() if k not in own}
     return merged(base, own, alpha)
+
+
+# --- Formats -------------------------------------------------------------------------
+
+
+class Adapted(Format):
+    """Adapters, as the whole model that they make with their base.
+
+    Attributes:
+        is_alone: see `peft.Stored`.
+        note: what they change; `base_sha256` is empty if it is not known.
+        place: where the files say which base it is, for a message.
+    """
+
+    is_adapted = True
+    is_alone = False
+    place: str
+    note: Note
+
+    def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of what is stored, without the base."""
+        raise NotImplementedError
+
+    def stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """What is stored; see `Format.read`."""
+        raise NotImplementedError
+
+    @classmethod
+    def find(cls, folder: str, names: Collection[str]) -> str | None:
+        return None
+
+    @classmethod
+    def is_weights(cls, path: str) -> bool:
+        return False
+
+    @functools.cached_property
+    def base(self) -> Source:
+        with self._reading_base():
+            base = Source.open(self.note.base)
+            self._check_kind(base)
+        return base
+
+    def _check_kind(self, base: Source) -> None:
+        """Refuses a base of another kind than these adapters have."""
+
+    @contextlib.contextmanager
+    def _reading_base(self) -> Iterator[None]:
+        """Errors say that they are of the base."""
+        try:
+            yield
+        except UserError as error:
+            raise UserError(
+                f"{self.path}: cannot read the base of these adapters: {error}; if it is "
+                f"elsewhere, change {self.place}"
+            ) from error
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        # Without the values of the base, which whoever loads them reads, too.
+        base, stored = self.base, self.stored_shapes()
+        with self._reading_base():
+            encoder = base_shapes(base, self.note.scope)
+        check_fits(encoder, stored, self.path)
+        return encoder | {name: stored[name] for name in others(stored)}
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        names = None if names is None else list(names)
+        if names is not None and self.stored_shapes().keys() >= set(names):
+            return self.stored(names)
+        base = self.base
+        with self._reading_base():
+            encoder = base_weights(base, self.note.scope)
+        if self.note.base_sha256:
+            digest = checkpoint_contents.digest(encoder)
+            check_base(self.note, digest, os.path.dirname(self.path))
+        check_fits(_shapes(encoder), self.stored_shapes(), self.path)
+        model = merged(encoder, self.stored(), self.note.alpha)
+        return {n: model[n] for n in (sorted(model) if names is None else names)}
+
+
+def _shapes(tensors):
+    return {name: value.shape for name, value in tensors.items()}
+
+
+class AdaptedBundle(Adapted):
+    """A checkpoint of a run with --lora_rank."""
+
+    place = f"`base` in {NAME}"
+
+    def __init__(self, bundle: Format):
+        super().__init__(bundle.path)
+        self._bundle = bundle
+
+    @staticmethod
+    def is_in(names: Iterable[str]) -> bool:
+        """Whether a checkpoint with these names is one."""
+        return are_in(names)
+
+    @functools.cached_property
+    def note(self) -> Note:
+        return read_note(describing_folder(self.path).path)
+
+    def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return self._bundle.shapes()
+
+    def stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        return self._bundle.read(names)
+
+
+class Peft(Adapted):
+    """An adapter of Hugging Face's peft, which does not identify its base."""
+
+    place = f"{peft.BASE} in {peft.CONFIG}"
+
+    @classmethod
+    def find(cls, folder: str, names: Collection[str]) -> str | None:
+        return os.path.join(folder, peft.WEIGHTS) if peft.WEIGHTS in names else None
+
+    @classmethod
+    def is_weights(cls, path: str) -> bool:
+        return peft.is_weights(path)
+
+    @functools.cached_property
+    def _files(self) -> peft.Stored:
+        return peft.read(self.path)
+
+    @functools.cached_property
+    def note(self) -> Note:
+        files = self._files
+        return Note(files.base, "", list(files.scope), files.alpha)
+
+    def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return _shapes(self._files.tensors)
+
+    def stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        tensors = self._files.tensors
+        return {name: tensors[name] for name in (tensors if names is None else names)}
+
+    def _check_kind(self, base: Source) -> None:
+        if isinstance(base.format, Peft):
+            raise UserError(
+                f"{self.note.base}: is an adapter, too; merge it with its own base"
+            )
+
+    @property
+    def is_alone(self) -> bool:
+        return self._files.is_alone
+
+    @property
+    def head_class(self) -> str | None:
+        return self._files.their_class
+
+    def check_head(self, variables: Collection[str]) -> None:
+        check_head(self.note, self._files.tensors, variables, self.path)
+
+    def task(self) -> dict:
+        return {"head": self._files.head} if self._files.head else {}

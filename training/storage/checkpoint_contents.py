@@ -1,11 +1,12 @@
-"""Prints what a checkpoint contains, and how two differ; averages several."""
+"""Prints and identifies what checkpoints contain; compares and averages them."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 
 _OF_TRAINING = re.compile(
@@ -19,28 +20,37 @@ def of_training(name: str) -> bool:
     return _OF_TRAINING.search(name) is not None
 
 
-def show(prefix: str) -> None:
+def digest(weights: Mapping[str, np.ndarray]) -> str:
+    """Identifies a network's weights: SHA-256 of names and values, in hexadecimal."""
+    sha256 = hashlib.sha256()
+    for name, value in sorted(weights.items()):
+        sha256.update(name.encode())
+        sha256.update(np.ascontiguousarray(value))
+    return sha256.hexdigest()
+
+
+def show(source: Source) -> None:
     """Prints every tensor, and the totals."""
-    tensors = checkpoint.read(prefix)
+    tensors = source.read()
     width = max(map(len, tensors))
     for name, value in sorted(tensors.items()):
         print(f"{name:{width}}  {value.dtype!s:8} {list(value.shape)}")
     weights = [v for k, v in tensors.items() if not of_training(k)]
     total = sum(v.nbytes for v in tensors.values())
     print(
-        f"{prefix}: {sum(v.size for v in weights):,} weights in {len(weights)} tensors; "
-        f"{len(tensors)} tensors and {total / 1e6:,.1f} MB in all"
+        f"{source.prefix}: {sum(v.size for v in weights):,} weights in {len(weights)} "
+        f"tensors; {len(tensors)} tensors and {total / 1e6:,.1f} MB in all"
     )
 
 
-def compare(one: str, other: str) -> bool:
+def compare(one: Source, other: Source) -> bool:
     """Prints where two checkpoints differ; returns whether they are the same."""
     first, second = (
-        {k: v for k, v in checkpoint.read(prefix).items() if not of_training(k)}
-        for prefix in (one, other)
+        {k: v for k, v in source.read().items() if not of_training(k)}
+        for source in (one, other)
     )
     for name in sorted(first.keys() ^ second.keys()):
-        print(f"{name}: only in {one if name in first else other}")
+        print(f"{name}: only in {(one if name in first else other).prefix}")
     same = first.keys() == second.keys()
     equal = 0
     for name in sorted(first.keys() & second.keys()):

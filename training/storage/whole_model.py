@@ -4,7 +4,8 @@ import functools
 import pkgutil
 
 from training.backend import keras
-from training.storage import checkpoint, checkpoint_contents
+from training.storage import checkpoint_contents, loading
+from training.storage.source import Source
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
@@ -13,8 +14,8 @@ from training.interchange.adapter import Adapter
 
 
 def check(
-    prefix: str, config: EncoderConfig, adapter: Adapter | None
-) -> checkpoint.LoadReport:
+    source: Source, config: EncoderConfig, adapter: Adapter | None
+) -> loading.LoadReport:
     """Compares a checkpoint with the network of its config.
 
     Args:
@@ -23,7 +24,7 @@ def check(
     model = network(config)
     encoder = model.encoder
     # If there are several, the head may be another's.
-    several = networks.networks_in(checkpoint.shapes_of(prefix))
+    several = networks.networks_in(source.shapes())
     checked = encoder if several else model
     variables = {variable.path: variable for variable in checked.weights}
     required = encoder.required
@@ -31,9 +32,9 @@ def check(
         # All of the decoder, or nothing: the encoder of another model.
         paths = (variable.path for variable in model.weights)
         own = tuple(path for path in paths if not path.startswith(encoder.scope))
-        if not checkpoint.shapes_of(prefix).keys().isdisjoint(own):
+        if not source.shapes().keys().isdisjoint(own):
             required = (*required, *own)
-    report = checkpoint.match(variables, prefix, required, encoder.scope)
+    report = source.match(variables, required, encoder.scope)
     odd = [
         name
         for name in report.unused
@@ -45,8 +46,9 @@ def check(
     ]
     if odd:
         raise UserError(
-            f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
-            "check that the config is the right one and that the release has this head"
+            f"{source.prefix}: contains {', '.join(odd[:5])}, which its config does not "
+            "describe; check that the config is the right one and that the release has "
+            "this head"
         )
     return report
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import run_pretraining
-from training.storage import checkpoint
+from training.storage.source import Source
 from family.albert.encoder import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs
@@ -37,13 +37,13 @@ def test_a_run_from_records_to_masks(tmp_path, capsys, untraced):
     pretrain(tmp_path, do_export=True, recompute=True)
     output = tmp_path / "output"
     jobs.check_masks(str(output), VOCAB_FILE, capsys)
-    learned = checkpoint.read(f"{output}/model.ckpt-6")
+    learned = Source.open(f"{output}/model.ckpt-6").read()
     shared = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate"
     assert learned[f"{shared}/output/dense/kernel"].shape == (32, 16)
     # Without --recompute, the same, except for the order of sums over the layers.
     (tmp_path / "again").mkdir()
     pretrain(tmp_path / "again")
-    again = checkpoint.read(f"{tmp_path}/again/output/model.ckpt-6")
+    again = Source.open(f"{tmp_path}/again/output/model.ckpt-6").read()
     assert learned.keys() == again.keys()
     for name, value in learned.items():
         np.testing.assert_allclose(value, again[name], atol=1e-5, err_msg=name)

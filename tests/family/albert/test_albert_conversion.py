@@ -8,7 +8,7 @@ import pytest
 
 import convert_checkpoint
 import tests
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from modeling.architectures.table import make_encoder
@@ -47,10 +47,10 @@ def golden(path):
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = OBJECTIVES[kind]
     source = GOLDEN / kind
-    model = objective.network(checkpoint.read_config(str(source)))
+    model = objective.network(read_config(str(source)))
     assert isinstance(model.config, AlbertConfig)
-    report = checkpoint.load(
-        {v.path: v for v in model.weights}, str(source), required=model.encoder.required
+    report = Source.open(str(source)).load(
+        {v.path: v for v in model.weights}, required=model.encoder.required
     )
     poolers = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert report.initial == (poolers if kind in ("masked_lm", "qa") else [])
@@ -115,9 +115,9 @@ def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
     expected = np.array(encoder(batch)["sequence_output"])
     for folder in ("theirs", "released"):
         path = str(tmp_path / folder)
-        assert checkpoint.read_config(path).projects_embeddings
-        again = make_encoder(checkpoint.read_config(path))
-        checkpoint.load({v.path: v for v in again.weights}, path, required="")
+        assert read_config(path).projects_embeddings
+        again = make_encoder(read_config(path))
+        Source.open(path).load({v.path: v for v in again.weights}, required="")
         np.testing.assert_array_equal(again(batch)["sequence_output"], expected)
 
 
@@ -147,7 +147,7 @@ def test_groups_that_they_number_otherwise_are_not_converted(tmp_path, layers, g
     with pytest.raises(
         UserError, match=f"num_hidden_groups is {groups} for {layers} l"
     ):
-        checkpoint.read_config(str(tmp_path))
+        read_config(str(tmp_path))
 
 
 def test_groups_that_do_not_divide_the_layers_and_are_numbered_alike(tmp_path):
@@ -155,4 +155,4 @@ def test_groups_that_do_not_divide_the_layers_and_are_numbered_alike(tmp_path):
     encoder = make_encoder(config, seed=1)
     weights = {v.path: v.numpy() for v in encoder.weights}
     hugging_face.write(str(tmp_path), weights, config)
-    assert checkpoint.read_config(str(tmp_path)).num_hidden_groups == 2
+    assert read_config(str(tmp_path)).num_hidden_groups == 2

@@ -21,7 +21,7 @@ import run_pretraining
 import run_squad
 import tests
 from training.backend import tf
-from training.run import checks
+from training.run import settle
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from serving import checksums
@@ -303,7 +303,7 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
         str(tests.GOLDEN / "checkpoint" / "vocab.txt")
     )
     with pytest.raises(UserError, match="another kind of vocabulary than .*30k-clean"):
-        checks._check_ids(words, str(tmp_path))
+        settle.check_ids(words, str(tmp_path))
 
 
 # --- Learning ------------------------------------------------------------------------

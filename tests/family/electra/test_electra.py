@@ -7,6 +7,7 @@ import pytest
 
 import run_pretraining
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig
@@ -138,7 +139,7 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
         zip(starts, ends, strict=True)
     )
     # A discriminator alone, such as Hugging Face's, gives the same.
-    weights = checkpoint.read(checkpoint.resolve(str(output)))
+    weights = Source.open(str(output)).read()
     own = ("electra/", "discriminator_predictions/")
     weights = {
         k: v for k, v in weights.items() if k.startswith(own) and "adam" not in k
@@ -150,7 +151,7 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     (again,) = Predictor(str(tmp_path / "exported")).predict([{"text": text}])
     assert again == answer
     model = replaced_tokens.DiscriminatorModel(CONFIG)
-    checkpoint.load({v.path: v for v in model.weights}, str(output), required="")
+    Source.open(str(output)).load({v.path: v for v in model.weights}, required="")
     packed = np.array(
         [[tokenizer.vocabulary.cls_id, *ids, tokenizer.vocabulary.sep_id]]
     )

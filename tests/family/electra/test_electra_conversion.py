@@ -9,6 +9,7 @@ import convert_checkpoint
 import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig, ElectraEncoder
@@ -40,13 +41,13 @@ def golden(path):
 @pytest.mark.parametrize("kind", CLASSES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     source = GOLDEN / kind
-    config = checkpoint.read_config(str(source))
+    config = read_config(str(source))
     assert isinstance(config, ElectraConfig)
     model = masked_lm.MaskedLM().network(config)
     if kind != "electra_masked_lm":
         model = replaced_tokens.DiscriminatorModel(config)
-    report = checkpoint.load(
-        {v.path: v for v in model.weights}, str(source), model.encoder.required
+    report = Source.open(str(source)).load(
+        {v.path: v for v in model.weights}, model.encoder.required
     )
     assert not report.unused
     given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")
@@ -89,10 +90,10 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
     given = released("inputs.npz")
     for network in ("generator", "discriminator"):
         convert(both, tmp_path / network, network=network, layout=layout)
-    config = checkpoint.read_config(str(tmp_path / "generator"))
+    config = read_config(str(tmp_path / "generator"))
     assert (config.hidden_size, config.num_attention_heads) == (8, 1)
     assert (config.intermediate_size, config.embedding_size) == (32, 12)
-    model = mask_filling.load_network(config, str(tmp_path / "generator"))
+    model = mask_filling.load_network(config, Source.open(str(tmp_path / "generator")))
     masked = {
         name: expected[f"masked_{name}"] for name in ("input_ids", "lm_positions")
     }
@@ -104,7 +105,7 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
         }
     )["masked_lm_logits"]
     np.testing.assert_allclose(logits, expected["generator_logits"], atol=1e-5)
-    found = checkpoint.read(checkpoint.resolve(str(tmp_path / "discriminator")))
+    found = Source.open(str(tmp_path / "discriminator")).read()
     weights = released("weights.npz")
     assert found.keys() == {
         name for name in weights if name.startswith(("electra", "discriminator"))
@@ -136,9 +137,9 @@ def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
     (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
     checkpoint.write_bundle(str(tmp_path / "model.ckpt-0"), weights)
     convert(tmp_path, tmp_path / "generator", network="generator")
-    config = checkpoint.read_config(str(tmp_path / "generator"))
+    config = read_config(str(tmp_path / "generator"))
     assert config.embedding_size == width
-    model = mask_filling.load_network(config, str(tmp_path / "generator"))
+    model = mask_filling.load_network(config, Source.open(str(tmp_path / "generator")))
     scope = "generator" if shares == "none" else "electra"
     np.testing.assert_array_equal(
         model.encoder.word_embeddings, weights[f"{scope}/embeddings/word_embeddings"]
@@ -151,7 +152,7 @@ def test_two_networks_are_shown_averaged_and_kept(both, tmp_path, capsys):
     same = {"input": [str(both)], "compare_with": str(both)}
     assert convert_checkpoint.main(convert_checkpoint.Options(**same)) == 0
     convert(both, tmp_path / "mean", input=[str(both)] * 2)
-    found = checkpoint.read(checkpoint.resolve(str(tmp_path / "mean")))
+    found = Source.open(str(tmp_path / "mean")).read()
     weights = released("weights.npz")
     assert found.keys() == weights.keys() - {"global_step"}
     for name, value in found.items():
@@ -163,17 +164,17 @@ def test_what_reads_one_network_refuses_two(both, tmp_path):
     with pytest.raises(UserError, match=f"{refused}.*--network=generator or disc"):
         convert(both, tmp_path / "a", layout="hugging_face")
     with pytest.raises(UserError, match=f"{refused}.*--network=generator"):
-        mask_filling.load_network(CONFIG, str(both))
+        mask_filling.load_network(CONFIG, Source.open(str(both)))
     convert(both, tmp_path / "alone", network="discriminator")
     with pytest.raises(UserError, match="a discriminator, and only a generator fills"):
-        mask_filling.load_network(CONFIG, str(tmp_path / "alone"))
+        mask_filling.load_network(CONFIG, Source.open(str(tmp_path / "alone")))
     with pytest.raises(UserError, match="does not contain both .* leave --network out"):
         convert(GOLDEN / "electra_masked_lm", tmp_path / "b", network="generator")
 
 
 def test_what_is_left_of_both_networks_is_one_short_line(both):
     weights = {v.path: v for v in ElectraEncoder(CONFIG).weights}
-    report = checkpoint.load(weights, str(both), required="")
+    report = Source.open(str(both)).load(weights, required="")
     assert str(report).splitlines()[1:] == [
         "  unused in the checkpoint (44): discriminator_predictions/* x 4, "
         "generator/* x 34, generator_predictions/* x 5, global_step"
@@ -189,7 +190,7 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
     given = {"input": [str(source)], "network": network}
     keep_layers.convert(**given, output_dir=str(tmp_path / "whole"))
     keep_layers.convert(**given, output_dir=str(tmp_path / "student"), keep_layers=[1])
-    teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "whole")))
+    teacher = Source.open(str(tmp_path / "whole")).read()
     keep_layers.check(tmp_path / "student", teacher, [1])
     with pytest.raises(UserError, match="pass --network=generator or discriminator"):
         keep_layers.convert(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
@@ -39,9 +39,9 @@ SMALL = ElectraConfig(
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = HEADS[kind]
     source = GOLDEN / kind
-    model = objective.network(checkpoint.read_config(str(source)))
+    model = objective.network(read_config(str(source)))
     weights = {v.path: v for v in model.weights}
-    report = checkpoint.load(weights, str(source), required=tuple(weights))
+    report = Source.open(str(source)).load(weights, required=tuple(weights))
     assert not report.initial
     assert not report.unused
     given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.electra.span_head import SPAN_HEAD
 from modeling.objectives import span_beams, tasks
@@ -34,7 +35,7 @@ def bundle(folder, head, task, renamed):
 def load(objective, path):
     model = objective.network(CONFIG, seed=3)
     weights = {v.path: v for v in model.weights}
-    report = checkpoint.load(weights, path, required="", scope="electra/")
+    report = Source.open(path).load(weights, required="", scope="electra/")
     assert all("adam" in name or name == "global_step" for name in report.unused)
     return model
 
@@ -50,7 +51,7 @@ def test_a_classifier_gives_the_numbers_of_the_release(tmp_path, task):
     logits = load(tasks.Classification(3), path)(batch())["logits"]
     expected = golden("heads.npz")
     np.testing.assert_allclose(logits, expected["mnli/logits"], rtol=0, atol=1e-5)
-    slots = checkpoint.read(path, ["output_weights/adam_m"])
+    slots = Source.open(path).read(["output_weights/adam_m"])
     kernel = expected[f"mnli/variables/{_MNLI}/dense/kernel"]
     np.testing.assert_array_equal(slots["output_weights/adam_m"], 2 * kernel.T)
 
@@ -66,14 +67,14 @@ def test_answers_have_the_numbers_of_the_release(tmp_path, task):
 
 def test_heads_of_several_tasks_keep_their_names(tmp_path):
     path = bundle(tmp_path, "mnli", "mnli", "mnli")
-    tensors = checkpoint.read(path)
+    tensors = Source.open(path).read()
     tensors |= {
         f"task_specific/{task}/dense/kernel": np.zeros((16, 2), np.float32)
         for task in ("rte", "sst")
     }
     encoder = {k: v for k, v in tensors.items() if not k.startswith("output_")}
     checkpoint.write_bundle(str(tmp_path / "none"), encoder)
-    found = checkpoint.shapes_of(str(tmp_path / "none"))
+    found = Source.open(str(tmp_path / "none")).shapes()
     assert found["task_specific/rte/dense/kernel"] == (16, 2)
     with pytest.raises(UserError, match="not in the checkpoint: output_bias"):
         load(tasks.Classification(3), str(tmp_path / "none"))

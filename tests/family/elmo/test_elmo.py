@@ -12,11 +12,10 @@ import extract_features
 import run_classifier
 import run_ner
 import tests
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
-from family.elmo import bilm
 from family.elmo.encoder import ElmoConfig
-from family.elmo.tokenizer import SPECIAL
+from family.elmo.tokenizer import SPECIAL, WholeWords
 from serving import predictor
 from tests import jobs, ner
 from tests.pretraining import metrics, results, run, run_on
@@ -103,7 +102,7 @@ def known(texts, tmp_path_factory):
 def test_a_model_for_the_words_of_a_text_gives_their_vectors(
     texts, known, tmp_path, untraced
 ):
-    config = checkpoint.read_config(str(known))
+    config = read_config(str(known))
     assert (config.architecture, config.hidden_size, config.cell_clip) == (
         "elmo",
         24,
@@ -161,7 +160,8 @@ def test_a_tagger_learns_the_mix_of_a_released_model_and_is_exported(
 @pytest.mark.slow
 def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
     words = ["n't", "Naïve", "한국어", "É", "e\u0301", "x" * 300]
-    tokenizer = bilm.words_of([" ".join(words), "\u3000É n't \x85"])
+    text = [" ".join(words), "\u3000É n't \x85"]
+    tokenizer = WholeWords.of(word for line in text for word in line.split())
     assert tokenizer.vocabulary.tokens == [*SPECIAL, *words]
     text = "n't\u00a0 Naïve\tunseen <S> 한국어\x1ce\u0301 É! É"
     ids, starts, ends = tokenizer.encode_with_offsets(text)
@@ -204,8 +204,8 @@ def refused(texts, tmp_path, untraced):
 
 def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refused):
     with pytest.raises(UserError, match="contains noskip_.*, skip_.*; pass the path"):
-        checkpoint.resolve(str(GOLDEN))
-    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
+        Source.open(str(GOLDEN))
+    assert Source.open(str(tmp_path)).prefix == str(tmp_path / "weights.hdf5")
     refused("leave this flag out", vocab_file="words.txt")
     refused("write them to a file", input_file="-")
     refused("no layer 2; the model has 2", layers=["2"])
@@ -218,9 +218,9 @@ def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refus
         refused("must be a finite number", **mix)
     refused("half of the vector of .CLS. has seen no other token", pooling="cls")
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
-        checkpoint.read_config(str(tmp_path))
+        read_config(str(tmp_path))
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
-        checkpoint.load({}, str(tmp_path))
+        Source.open(str(tmp_path)).load({})
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
         given = {"input": [str(tmp_path)], "output_dir": str(tmp_path / "new")}
         jobs.run(convert_checkpoint, given)

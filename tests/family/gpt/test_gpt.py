@@ -10,7 +10,7 @@ import continue_text
 import run_classifier
 import run_swag
 from training.queries import continuation
-from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.gpt.encoder import GptConfig
 from serving import predictor
@@ -77,7 +77,7 @@ def test_choices_with_the_language_model(tmp_path, untraced):
     given = swag.flags(tmp_path, do_train=True, do_eval=True, **RECIPE, **start)
     jobs.run(run_swag, given)
     assert 0 <= jobs.results(tmp_path)["eval_accuracy"] <= 1
-    learned = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
+    learned = Source.open(str(tmp_path / "output")).read()
     kept = {name for name in learned if "adam" not in name and "training" not in name}
     assert kept == {*weights, "output_weights", "global_step"}
 

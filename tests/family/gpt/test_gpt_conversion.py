@@ -8,19 +8,20 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tests
-from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import ModelFolder, Source
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from tests import tiny
 from tests.conversion import convert
 from tests.family.gpt.test_gpt_encoder import read_config, weights
-from training.interchange import hugging_face, hugging_face_task
+from training.interchange import hugging_face
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"
 
 
 def by_name(source):
-    return checkpoint.read(checkpoint.resolve(str(source)))
+    return Source.open(str(source)).read()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_a_model_goes_through_both_layouts_bit_for_bit(folder):
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
-        assert checkpoint.read_config(str(folder / layout)) == read_config()
+        assert ModelFolder(Folder.open(str(folder / layout))).config == read_config()
     theirs = load_file(THEIRS / "model.safetensors")
     found = load_file(folder / "hugging_face" / "model.safetensors")
     assert found.keys() == theirs.keys()
@@ -70,7 +71,7 @@ def test_older_files_of_theirs_have_masks_and_no_prefix(tmp_path):
     assert by_name(found).keys() == weights().keys()
     save_file(older | {"lm_head.weight": older["tokens_embed.weight"] + 1}, path)
     with pytest.raises(UserError, match="lm_head.weight differs from the table"):
-        hugging_face.read(str(path))
+        hugging_face.HuggingFace(str(path)).read()
 
 
 def test_a_head_for_choices_has_theirs(tmp_path):
@@ -81,7 +82,7 @@ def test_a_head_for_choices_has_theirs(tmp_path):
     name = "multiple_choice_head.summary"
     np.testing.assert_array_equal(found[f"{name}.weight"], head["output_weights"])
     np.testing.assert_array_equal(found[f"{name}.bias"], [0])
-    assert hugging_face_task.read_task(str(tmp_path / "model.safetensors")) == {
+    assert hugging_face.HuggingFace(str(tmp_path / "model.safetensors")).task() == {
         "head": "choice"
     }
     both = {
@@ -100,7 +101,7 @@ def test_rows_for_special_tokens_are_added(tmp_path):
         convert(output_dir=str(tmp_path / "more"), **given)
     convert(output_dir=str(tmp_path / "more"), vocab_size=123, **given)
     found, expected = by_name(tmp_path / "more"), weights()
-    assert checkpoint.read_config(str(tmp_path / "more")).vocab_size == 123
+    assert ModelFolder(Folder.open(str(tmp_path / "more"))).config.vocab_size == 123
     np.testing.assert_array_equal(found[name][:120], expected.pop(name))
     assert 0.01 < found[name][120:].std() < 0.03
     assert all(np.array_equal(found[key], value) for key, value in expected.items())

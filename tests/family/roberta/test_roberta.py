@@ -10,7 +10,7 @@ import convert_checkpoint
 import extract_features
 import run_classifier
 import run_pretraining
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
@@ -73,7 +73,7 @@ def test_masks_of_raw_text_are_filled(pretrained, records, tmp_path, capsys):
 @pytest.mark.slow
 def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     output = str(pretrained / "output")
-    learned = checkpoint.read(f"{output}/model.ckpt-2")
+    learned = Source.open(f"{output}/model.ckpt-2").read()
     before = make_encoder(CONFIG, seed=12345)
     same = {
         v.path for v in before.weights if np.array_equal(v.numpy(), learned[v.path])
@@ -216,11 +216,11 @@ def test_a_head_of_another_size_is_named(tmp_path, untraced):
     classifier_files(tmp_path)
     write_theirs(tmp_path, ["a", "b"])
     path = tmp_path / "model.safetensors"
-    tensors = hugging_face.read(str(path)) | {
+    tensors = hugging_face.HuggingFace(str(path)).read() | {
         "output_weights": np.ones((3, 8), np.float32),
         "output_bias": np.ones(3, np.float32),
     }
-    config = checkpoint.read_config(str(tmp_path))
+    config = read_config(str(tmp_path))
     hugging_face.write(str(tmp_path), tensors, config)
     given = classifier_flags(tmp_path, init_checkpoint=str(tmp_path), do_train=True)
     with pytest.raises(UserError, match=r"its head .* output_weights is \[3,8\] in"):

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from training.storage import checkpoint
+from training.storage.source import read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
@@ -29,7 +29,7 @@ def test_an_absent_key_has_the_default_of_their_class():
 def test_config_file_keeps_everything(tmp_path):
     config = dataclasses.replace(CONFIG, layer_norm_eps=1e-6, pad_token_id=0)
     (tmp_path / "bert_config.json").write_text(config.to_json_string())
-    assert checkpoint.read_config(str(tmp_path)) == config
+    assert read_config(str(tmp_path)) == config
     said = their_config(config)
     assert said["max_position_embeddings"] == 25
     assert config_from_json(said) == config
@@ -51,7 +51,7 @@ def test_other_networks_are_refused(tmp_path, said, message):
     folder = masked_lm_in(tmp_path)
     change(folder, **said)
     with pytest.raises(UserError, match=f"config.json: {message}"):
-        checkpoint.read_config(str(folder))
+        read_config(str(folder))
 
 
 def test_a_row_longer_than_the_table_is_refused():
@@ -65,7 +65,7 @@ def test_a_row_longer_than_the_table_is_refused():
 def test_their_causal_models_read_from_left_to_right(tmp_path):
     folder = masked_lm_in(tmp_path)
     change(folder, is_decoder=True, architectures=["RobertaForCausalLM"])
-    config = checkpoint.read_config(str(folder))
+    config = read_config(str(folder))
     left = dataclasses.replace(CONFIG, attention_direction="left_to_right")
     assert config == left
     convert(folder, tmp_path / "ours")

@@ -14,7 +14,7 @@ import tests
 from training.backend import tf
 from training.queries import mask_filling
 from training.run import distribution, loop
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
@@ -51,7 +51,7 @@ def golden_outputs(kind):
 
 def loaded(model, source, **arguments):
     variables = {v.path: v for v in model.weights}
-    return checkpoint.load(variables, str(source), **arguments)
+    return Source.open(str(source)).load(variables, **arguments)
 
 
 def everywhere(inputs):
@@ -73,7 +73,7 @@ def assert_close(found, expected, mask=None):
 def test_models_equal_hugging_face(kind):
     inputs, values = golden_outputs(kind)
     objective, initial = HEADS[kind]
-    model = objective.network(checkpoint.read_config(str(GOLDEN / "hf" / kind)))
+    model = objective.network(read_config(str(GOLDEN / "hf" / kind)))
     assert model.config == CONFIG
     report = loaded(model, GOLDEN / "hf" / kind, required=model.encoder.required)
     # A bias that all choices share changes no probability.
@@ -96,7 +96,9 @@ def test_models_equal_hugging_face(kind):
         bias = 0.0
         if kind == "multiple_choice":
             path = GOLDEN / "hf" / kind / "model.safetensors"
-            bias = hugging_face.read(str(path), ["output_bias"])["output_bias"]
+            bias = hugging_face.HuggingFace(str(path)).read(["output_bias"])[
+                "output_bias"
+            ]
         assert_close(model(inputs)["logits"] + bias, values["logits"])
 
 
@@ -244,7 +246,7 @@ def test_twenty_updates_equal_fairseq(fairseq_weights):
 def test_models_come_back_bit_for_bit(tmp_path, kind):
     source = GOLDEN / "hf" / kind
     convert(source, tmp_path / "ours")
-    assert checkpoint.read_config(str(tmp_path / "ours")) == CONFIG
+    assert read_config(str(tmp_path / "ours")) == CONFIG
     head = {"head": "tagging"} if kind == "token_classification" else {}
     convert(tmp_path / "ours", tmp_path / "theirs", layout="hugging_face", **head)
     expected = load_file(source / "model.safetensors")
@@ -279,12 +281,12 @@ def test_a_pooler_next_to_a_classifier_is_not_read(tmp_path):
     shutil.copytree(GOLDEN / "hf" / "sequence_classification", source)
     pooler = {"roberta.pooler.dense.weight": np.ones((32, 32), np.float32)}
     change(source, lambda tensors: tensors | pooler)
-    found = hugging_face.read(str(source / "model.safetensors"))
+    found = hugging_face.HuggingFace(str(source / "model.safetensors")).read()
     golden = load_file(source / "model.safetensors")
     kernel = golden["classifier.dense.weight"].T
     assert np.array_equal(found["roberta/pooler/dense/kernel"], kernel)
     convert(source, tmp_path / "ours")
-    assert checkpoint.read(str(tmp_path / "ours" / "bert_model.ckpt")).keys() == (
+    assert Source.open(str(tmp_path / "ours" / "bert_model.ckpt")).read().keys() == (
         found.keys()
     )
 
@@ -301,10 +303,10 @@ def test_an_encoder_alone_is_read_by_its_config(tmp_path):
         }
 
     change(folder, alone, architectures=["RobertaModel"])
-    encoder = make_encoder(checkpoint.read_config(str(folder)))
+    encoder = make_encoder(read_config(str(folder)))
     assert loaded(encoder, folder, required=encoder.required).unused == []
     change(folder, model_type="bert", layer_norm_eps=1e-12)
-    encoder = make_encoder(checkpoint.read_config(str(folder)))
+    encoder = make_encoder(read_config(str(folder)))
     assert loaded(encoder, folder, required=encoder.required).unused == []
 
 
@@ -317,7 +319,7 @@ def test_tied_weights_are_dropped_and_others_refused(tmp_path):
     }
     change(folder, lambda tensors: tensors | extra)
     convert(folder, tmp_path / "ours")
-    written = checkpoint.read(str(tmp_path / "ours" / "bert_model.ckpt"))
+    written = Source.open(str(tmp_path / "ours" / "bert_model.ckpt")).read()
     assert not written.keys() & extra.keys()
     change(folder, lambda t: t | {"lm_head.decoder.weight": t[words] + 1})
     with pytest.raises(UserError, match="lm_head.decoder.weight differs from the tab"):
@@ -326,12 +328,12 @@ def test_tied_weights_are_dropped_and_others_refused(tmp_path):
 
 def test_added_positions_leave_the_unused_rows(tmp_path):
     convert(GOLDEN / "hf" / "masked_lm", tmp_path, max_position_embeddings=50)
-    assert checkpoint.read_config(str(tmp_path)).max_position_embeddings == 50
+    assert read_config(str(tmp_path)).max_position_embeddings == 50
     name = "roberta/embeddings/position_embeddings"
-    found = checkpoint.read(str(tmp_path / "bert_model.ckpt"))[name]
-    before = hugging_face.read(
-        str(GOLDEN / "hf" / "masked_lm" / "model.safetensors"), [name]
-    )[name]
+    found = Source.open(str(tmp_path / "bert_model.ckpt")).read()[name]
+    before = hugging_face.HuggingFace(
+        str(GOLDEN / "hf" / "masked_lm" / "model.safetensors")
+    ).read([name])[name]
     np.testing.assert_array_equal(found[:26], before)
     np.testing.assert_array_equal(found[26:50], before[2:])
     np.testing.assert_array_equal(found[50:], before[2:4])
@@ -342,8 +344,8 @@ def test_added_positions_leave_the_unused_rows(tmp_path):
 def test_masks_are_filled_with_all_that_the_encoder_adds():
     """The row of token types is not trained, and is not zero in this model."""
     folder = GOLDEN / "hf" / "masked_lm"
-    config = checkpoint.read_config(str(folder))
-    model = mask_filling.load_network(config, checkpoint.resolve(str(folder)))
+    config = read_config(str(folder))
+    model = mask_filling.load_network(config, Source.open(str(folder)))
     with np.load(GOLDEN / "hf" / "masked_lm_outputs.npz") as file:
         golden = dict(file)
     ids, mask = golden["input_ids"], golden["attention_mask"]
@@ -358,7 +360,7 @@ def test_their_masked_lm_head_has_the_exact_gelu(tmp_path, theirs, ours):
     change(folder, hidden_act=theirs)
     convert(folder, tmp_path / "ours")
     for source in (folder, tmp_path / "ours"):
-        config = checkpoint.read_config(str(source))
+        config = read_config(str(source))
         assert config.hidden_act == ours
         model = masked_lm.MaskedLM().network(config)
         loaded(model, source, required=model.encoder.required)
@@ -371,7 +373,7 @@ def test_their_masked_lm_head_has_the_exact_gelu(tmp_path, theirs, ours):
     convert(tmp_path / "ours", tmp_path / "theirs", layout="hugging_face")
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["hidden_act"] == theirs and "masked_lm_act" not in said
-    tensors = hugging_face.read(str(folder / "model.safetensors"))
+    tensors = hugging_face.HuggingFace(str(folder / "model.safetensors")).read()
     trained = dataclasses.replace(config, masked_lm_act=None)
     with pytest.raises(UserError, match=f"masked-LM head is '{ours}'.* 'gelu_erf'"):
         hugging_face.write(str(tmp_path / "no"), tensors, trained)
@@ -413,7 +415,7 @@ def test_byte_pairs_go_along_as_they_are(tmp_path):
 
 def test_what_their_layout_lacks_is_refused(tmp_path, monkeypatch):
     folder = masked_lm_in(tmp_path)
-    tensors = hugging_face.read(str(folder / "model.safetensors"))
+    tensors = hugging_face.HuggingFace(str(folder / "model.safetensors")).read()
     tensors["cls/seq_relationship/output_weights"] = np.zeros((2, 32), np.float32)
     with pytest.raises(UserError, match="cls/seq_relationship/output_weights: Hugging"):
         hugging_face.write(str(tmp_path / "theirs"), tensors, CONFIG)

@@ -10,7 +10,7 @@ import pytest
 import build_vocab
 import inspect_records
 import run_classifier
-from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from family.t5.span_corruption import SpanCorruption
 from family.t5.text_to_text import TextToText
@@ -254,7 +254,7 @@ def test_the_encoder_alone_is_fine_tuned_and_exported(tmp_path, untraced):
     jobs.run(
         run_classifier, given | {"do_train": True, "do_eval": True, "do_export": True}
     )
-    found = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
+    found = Source.open(str(tmp_path / "output")).read()
     assert "output_weights_slot_v" in found
     assert not any(name.startswith("decoder/") for name in found)
     (answer,) = predictor.Predictor(str(tmp_path / "output" / "export")).predict(

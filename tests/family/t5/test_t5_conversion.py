@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from tests.conversion import convert
@@ -16,7 +16,7 @@ from training.interchange import hugging_face
 
 
 def by_name(source):
-    return checkpoint.read(checkpoint.resolve(str(source)))
+    return Source.open(str(source)).read()
 
 
 @pytest.mark.parametrize("version", t5.VERSIONS)
@@ -29,7 +29,7 @@ def test_a_model_goes_through_both_layouts_bit_for_bit(tmp_path, version):
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
-        assert checkpoint.read_config(source) == t5.read_config(version)
+        assert read_config(source) == t5.read_config(version)
     theirs = load_file(t5.GOLDEN / version / "model.safetensors")
     found = load_file(tmp_path / "hugging_face" / "model.safetensors")
     assert found.keys() == theirs.keys()
@@ -64,7 +64,9 @@ def test_weights_that_a_file_repeats_must_be_equal(tmp_path):
         convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
     # The encoder alone has no logits.
     encoder = make_encoder(t5.read_config("v1_0"))
-    hugging_face.read(str(path), [variable.path for variable in encoder.weights])
+    hugging_face.HuggingFace(str(path)).read(
+        [variable.path for variable in encoder.weights]
+    )
 
 
 def test_an_encoder_alone(tmp_path):
@@ -107,7 +109,7 @@ def test_logits_that_share_the_table_and_are_not_scaled(tmp_path):
     np.testing.assert_array_equal(
         found["decoder/logits/kernel"], theirs["shared.weight"].T
     )
-    assert not checkpoint.read_config(str(tmp_path / "ours")).scales_outputs
+    assert not read_config(str(tmp_path / "ours")).scales_outputs
     # An encoder alone still has no logits, nor a model that does not say so.
     encoder = {k: v for k, v in theirs.items() if not k.startswith("decoder.")}
     save_file(encoder, tmp_path / "model.safetensors")

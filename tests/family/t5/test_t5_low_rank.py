@@ -7,6 +7,7 @@ import pytest
 import safetensors.numpy
 
 from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from serving.predictor import Predictor
 from tests import jobs, low_rank, peft_adapters
@@ -72,7 +73,7 @@ def test_layers_of_another_name_are_refused(folder, targets, message):
 
 def test_peft_files_have_its_names_and_come_back(folder, tmp_path):
     config = runs.TINY
-    weights = checkpoint.read(str(folder / "model.ckpt-best"))
+    weights = Source.open(str(folder / "model.ckpt-best")).read()
     hugging_face.write(str(folder / "base"), weights, config)
     peft_adapters.write_run(
         folder, runs.make_task(folder).objective(), config, targets=TARGETS
@@ -84,8 +85,8 @@ def test_peft_files_have_its_names_and_come_back(folder, tmp_path):
     said = json.loads((folder / "ours" / "adapter_config.json").read_text())
     assert said["task_type"] == "SEQ_2_SEQ_LM" and said["modules_to_save"] is None
     assert "encoder.block.0.layer.1.DenseReluDense.wi" in said["target_modules"]
-    whole = checkpoint.read(checkpoint.resolve(str(folder / "output")))
-    found = checkpoint.read(checkpoint.resolve(str(folder / "ours")))
+    whole = Source.open(str(folder / "output")).read()
+    found = Source.open(str(folder / "ours")).read()
     assert found.keys() == weights.keys()
     for name, value in found.items():
         np.testing.assert_array_equal(value, whole[name], err_msg=name)

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from training.storage import checkpoint
+from training.storage.source import Source
 from family.t5.text_to_text import TextToText
 from tests import peft_adapters
 from tests.family.t5 import runs
@@ -68,7 +68,7 @@ def theirs(model):
 def ours(config, path):
     """The logits of a network with the weights of a checkpoint."""
     network = TextToText().network(config, seed=5)
-    checkpoint.load({v.path: v for v in network.weights}, str(path), required="")
+    Source.open(str(path)).load({v.path: v for v in network.weights}, required="")
     hidden = network.decode(network.encode(INPUTS), INPUTS, WRITTEN)
     return np.array(network.logits(hidden["sequence_output"]))
 

@@ -9,7 +9,8 @@ from keras import ops
 from safetensors.numpy import load_file, save_file
 
 import tests
-from training.storage import checkpoint
+from training.storage.folder import Folder
+from training.storage.source import ModelFolder, Source
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_head import DEFAULT
@@ -24,19 +25,19 @@ KINDS = ("lm_head", "question_answering", "sequence_classification")
 
 
 def by_name(source):
-    return checkpoint.read(checkpoint.resolve(str(source)))
+    return Source.open(str(source)).read()
 
 
 def golden(name):
     with np.load(THEIRS / name / "outputs.npz") as file:
         arrays = dict(file)
-    config = checkpoint.read_config(str(THEIRS / name))
+    config = ModelFolder(Folder.open(str(THEIRS / name))).config
     return arrays, config
 
 
 def load(model, name):
     weights = {v.path: v for v in model.weights}
-    report = checkpoint.load(weights, str(THEIRS / name), model.encoder.required)
+    report = Source.open(str(THEIRS / name)).load(weights, model.encoder.required)
     assert not report.unused
     return report.initial
 
@@ -51,7 +52,7 @@ def test_the_released_checkpoint_loads_by_name():
     model = masked_lm.MaskedLM().network(read_config())
     weights = {v.path: v for v in model.weights}
     path = str(GOLDEN / "pretrain" / "xlnet_model.ckpt")
-    report = checkpoint.load(weights, path, model.encoder.required)
+    report = Source.open(path).load(weights, model.encoder.required)
     assert not report.unused
     # Pre-training has no summary.
     scope = "model/sequnece_summary/summary"
@@ -154,7 +155,7 @@ def test_a_released_checkpoint_is_written_as_theirs(tmp_path):
     found = load_file(tmp_path / "model.safetensors")
     assert found.keys() == theirs.keys()
     assert all(np.array_equal(found[name], value) for name, value in theirs.items())
-    assert checkpoint.read_config(str(tmp_path)) == said
+    assert ModelFolder(Folder.open(str(tmp_path))).config == said
     model = masked_lm.MaskedLM().network(said)
     load(model, "released")
     with np.load(GOLDEN / "pretrain" / "case.npz") as file:
@@ -205,7 +206,7 @@ def test_biases_that_all_layers_share_are_copied(tmp_path):
     theirs = by_name(tmp_path)
     bias = tensors["model/transformer/r_w_bias"]
     np.testing.assert_array_equal(theirs["model/transformer/r_w_bias"], [bias] * 3)
-    same = make_encoder(checkpoint.read_config(str(tmp_path)))
+    same = make_encoder(ModelFolder(Folder.open(str(tmp_path))).config)
     for variable in same.weights:
         variable.assign(theirs[variable.path])
     inputs = {
@@ -235,7 +236,7 @@ def test_kept_layers_keep_their_biases(tmp_path):
         after[f"model/transformer/layer_0/{kernel}"],
         before[f"model/transformer/layer_1/{kernel}"],
     )
-    assert checkpoint.read_config(str(tmp_path)).num_hidden_layers == 1
+    assert ModelFolder(Folder.open(str(tmp_path))).config.num_hidden_layers == 1
 
 
 def test_heads_of_the_release_have_our_names():

@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from training.storage import checkpoint, checkpoint_contents
+from training.storage import checkpoint_contents
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures import table
 from modeling.architectures.bert import BertConfig
@@ -40,7 +41,7 @@ def test_an_architecture_is_a_row(monkeypatch, tmp_path):
     path = tmp_path / "config.json"
     config = ToyConfig(**dataclasses.asdict(TINY), ties_weights=False)
     path.write_text(config.to_json_string())
-    assert checkpoint.read_config(str(path)) == config
+    assert read_config(str(path)) == config
     for model in (
         sentence_pairs.MaskedLMNextSentence().network(config),
         tasks.Classification(2).network(config),
@@ -85,10 +86,10 @@ def test_an_encoder_of_one_file_is_trained_exported_and_converted(
     )
     convert(tmp_path / "theirs", tmp_path / "ours")
     assert checkpoint_contents.compare(
-        checkpoint.resolve(output), checkpoint.resolve(str(tmp_path / "ours"))
+        Source.open(output), Source.open(str(tmp_path / "ours"))
     )
     convert(output, tmp_path / "student", keep_layers=[1])
-    config = checkpoint.read_config(str(tmp_path / "student"))
+    config = read_config(str(tmp_path / "student"))
     assert config == windows.WindowsConfig(3000, num_hidden_layers=1)
 
 
@@ -106,11 +107,11 @@ def test_an_encoder_of_one_file_reads_rows_of_any_length(windows_rows, task):
 def test_only_an_architecture_of_the_table_is_read(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"vocab_size": 9, "architecture": "bert"}')
-    assert checkpoint.read_config(str(path)) == BertConfig(vocab_size=9)
+    assert read_config(str(path)) == BertConfig(vocab_size=9)
     for value in ("lstm", 5, None, ["bert"]):
         path.write_text(json.dumps({"vocab_size": 9, "architecture": value}))
         with pytest.raises(UserError, match="architecture is .*must be one of 'bert'"):
-            checkpoint.read_config(str(path))
+            read_config(str(path))
 
 
 @pytest.mark.parametrize(

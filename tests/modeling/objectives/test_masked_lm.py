@@ -9,7 +9,7 @@ import pytest
 import convert_checkpoint
 import run_pretraining
 import tests
-from training.storage import checkpoint
+from training.storage.source import Source
 from errors import UserError
 from modeling.objectives import masked_lm, sentence_pairs
 from tests import jobs
@@ -80,7 +80,7 @@ def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
         "masked_lm_loss",
     ]
     learned, before = (
-        checkpoint.read(f"{output}/model.ckpt-2"),
+        Source.open(f"{output}/model.ckpt-2").read(),
         initial(masked_lm.MaskedLM()),
     )
     for name, value in before.items():  # a pooler that nothing reaches is left alone

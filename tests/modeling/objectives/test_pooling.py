@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import run_classifier
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
 from tests import jobs, tiny
@@ -123,14 +123,14 @@ def test_a_run_says_and_notes_what_its_head_reads(folder, capsys, untraced):
     output = {"output_dir": str(folder / "mean"), "do_train": True, "pooling": "mean"}
     run(folder, **output)
     assert "its head reads the mean of all tokens" in capsys.readouterr().out
-    config = checkpoint.read_config(str(folder / "mean"))
+    config = read_config(str(folder / "mean"))
     assert config.pooling == "mean"
     with pytest.raises(UserError, match="pooling is None, but 'mean' in .*; use that"):
         run(folder, output_dir=str(folder / "mean"), do_eval=True)
     with pytest.raises(UserError, match="pooling was 'mean' and is now 'first'"):
         run(folder, **output | {"pooling": "first"})
     # Hugging Face's layout has no place for it.
-    tensors = checkpoint.read(checkpoint.resolve(str(folder / "mean")))
+    tensors = Source.open(str(folder / "mean")).read()
     tensors = {
         name: value
         for name, value in tensors.items()
@@ -140,4 +140,4 @@ def test_a_run_says_and_notes_what_its_head_reads(folder, capsys, untraced):
         hugging_face.write(str(folder / "theirs"), tensors, config)
     first = dataclasses.replace(config, pooling="first")
     hugging_face.write(str(folder / "theirs"), tensors, first)
-    assert checkpoint.read_config(str(folder / "theirs")) == first
+    assert read_config(str(folder / "theirs")) == first

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tests
-from training.storage import checkpoint, exported
+from training.storage import exported
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from serving.predictor import Predictor
 from tests import conversion, distillation, forked, jobs, tiers, tiny
@@ -148,7 +149,7 @@ def test_a_teacher_that_reads_another_vocabulary_is_another_teacher(files):
         shutil.copy(path, bare)
     tokens = (source / "vocab.txt").read_text().split()
     (bare / "vocab.txt").write_text("\n".join(tokens) + "\n")
-    given = {"distill_from": checkpoint.resolve(files.teacher)}
+    given = {"distill_from": Source.open(files.teacher).prefix}
     given["distill_from"] = given["distill_from"].replace(str(source), str(bare))
     files.run("bare_student", **given, **ONE_UPDATE)
     (bare / "vocab.txt").write_text(

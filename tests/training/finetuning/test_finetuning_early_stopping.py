@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from tests.jobs import results, weights
 from tests.killed import Killed
@@ -88,7 +88,7 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
     for source in ("output", "output/best"):
         run(folder, init_checkpoint=str(folder / source), **there)
         loss.append(results(folder, "there")["eval_loss"])
-    last = checkpoint.read(str(folder / "output" / "model.ckpt-2"))
+    last = Source.open(str(folder / "output" / "model.ckpt-2")).read()
     assert loss[0] == loss[1]
     assert weights(folder)["global_step"] == 1 and last["global_step"] == 2
     # Also where the run left nothing else, and where there is no best any more.

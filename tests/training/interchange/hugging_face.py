@@ -7,7 +7,7 @@ from safetensors.numpy import load_file, save_file
 
 import convert_checkpoint
 import tests
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from tests import jobs
 from training.interchange.table import adapter_of
 
@@ -15,7 +15,7 @@ GOLDEN = tests.GOLDEN / "hf"
 
 
 def config_of(kind="pretraining"):
-    return checkpoint.read_config(str(GOLDEN / kind))
+    return read_config(str(GOLDEN / kind))
 
 
 def their_config(config) -> dict:
@@ -26,7 +26,7 @@ def their_config(config) -> dict:
 def loaded(model, source, **arguments):
     """Loads a model's weights; returns the report."""
     variables = {v.path: v for v in model.weights}
-    return checkpoint.load(variables, str(source), **arguments)
+    return Source.open(str(source)).load(variables, **arguments)
 
 
 def change_weights(folder, change):

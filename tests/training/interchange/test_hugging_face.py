@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from training.backend import tf
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.bert import BertEncoder
 from modeling.objectives import sentence_pairs, tasks
@@ -22,7 +23,7 @@ from tests.training.interchange.hugging_face import (
     loaded,
     split,
 )
-from training.interchange import hugging_face, hugging_face_task
+from training.interchange import hugging_face
 from training.interchange.bert_adapter import BertAdapter
 
 INDEX = "model.safetensors.index.json"
@@ -75,7 +76,7 @@ def test_fine_tuned_models_equal_hugging_face(kind, objective, initial, unused):
     bias = 0.0
     if kind == "multiple_choice":
         inputs = {key: x.reshape(2, 2, 40) for key, x in inputs.items()}
-        read = hugging_face.read(str(GOLDEN / kind / "model.safetensors"))
+        read = hugging_face.HuggingFace(str(GOLDEN / kind / "model.safetensors")).read()
         bias = read["output_bias"]
     model = objective.network(config_of(kind))
     report = loaded(model, GOLDEN / kind, required=model.encoder.required)
@@ -111,9 +112,9 @@ def test_encoder_without_its_prefix_and_with_the_older_names(folder):
     "stored", [np.float64, np.float16, np.dtype(ml_dtypes.bfloat16)]
 )
 def test_floats_of_any_size_become_float32(folder, stored):
-    expected = hugging_face.read(str(folder / "model.safetensors"))
+    expected = hugging_face.HuggingFace(str(folder / "model.safetensors")).read()
     change_weights(folder, lambda t: {k: v.astype(stored) for k, v in t.items()})
-    found = hugging_face.read(str(folder / "model.safetensors"))
+    found = hugging_face.HuggingFace(str(folder / "model.safetensors")).read()
     assert found.keys() == expected.keys()
     for name, value in found.items():
         assert value.dtype == np.float32
@@ -125,7 +126,7 @@ def test_file_may_lie_wherever_tensorflow_reaches(folder):
         tf.io.gfile.copy(
             str(folder / name), f"ram://models/tiny/{name}", overwrite=True
         )
-    config = checkpoint.read_config("ram://models/tiny")
+    config = read_config("ram://models/tiny")
     assert config == config_of()
     model = sentence_pairs.PretrainingModel(config)
     report = loaded(model, "ram://models/tiny/model.safetensors", required="")
@@ -206,13 +207,13 @@ def test_pickle_named_by_its_path_is_refused(folder):
 
 
 def test_weights_in_several_files_are_read_as_one(folder):
-    path = checkpoint.resolve(str(folder))
-    expected, shapes = checkpoint.read(path), checkpoint.shapes_of(path)
+    path = Source.open(str(folder)).prefix
+    expected, shapes = Source.open(path).read(), Source.open(path).shapes()
     split(folder)
-    path = checkpoint.resolve(str(folder))
-    assert path == str(folder / INDEX) == checkpoint.resolve(path)
-    found = checkpoint.read(path)
-    assert found.keys() == expected.keys() and checkpoint.shapes_of(path) == shapes
+    path = Source.open(str(folder)).prefix
+    assert path == str(folder / INDEX) == Source.open(path).prefix
+    found = Source.open(path).read()
+    assert found.keys() == expected.keys() and Source.open(path).shapes() == shapes
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     assert load_encoder(folder).initial == []
@@ -294,7 +295,7 @@ def test_missing_file_is_refused(folder):
 
 def test_bundle_goes_before_safetensors(folder):
     bundle = checkpoint.save(Folder.open(str(folder)), 1, {"x": np.zeros(1)}, keep=1)
-    assert checkpoint.resolve(str(folder)) == bundle
+    assert Source.open(str(folder)).prefix == bundle
 
 
 def test_quantized_weights_are_refused(folder):
@@ -312,9 +313,11 @@ def test_types_that_numpy_lacks_are_refused(folder, kind, size):
     head = json.dumps({name: entry}).encode()
     content = len(head).to_bytes(8, "little") + head + bytes(size)
     (folder / "model.safetensors").write_bytes(content)
-    assert hugging_face.shapes(str(folder / "model.safetensors")) == {name: (8,)}
+    assert hugging_face.HuggingFace(str(folder / "model.safetensors")).shapes() == {
+        name: (8,)
+    }
     with pytest.raises(UserError, match=f"extra has type {kind}, but only unquantized"):
-        hugging_face.read(str(folder / "model.safetensors"))
+        hugging_face.HuggingFace(str(folder / "model.safetensors")).read()
 
 
 @pytest.mark.parametrize(
@@ -357,15 +360,15 @@ def test_missing_layer_is_refused(folder):
 def test_labels_that_are_no_texts_are_refused(folder, labels):
     change_config(folder, id2label=labels, architectures=True)
     with pytest.raises(UserError, match="config.json: id2label must have a label for"):
-        hugging_face_task.read_task(str(folder / "model.safetensors"))
+        hugging_face.HuggingFace(str(folder / "model.safetensors")).task()
     change_config(folder, id2label={"0": "a"})
     path = str(folder / "model.safetensors")
-    assert hugging_face_task.read_task(path) == {"label_names": ["a"]}
+    assert hugging_face.HuggingFace(path).task() == {"label_names": ["a"]}
 
 
 def test_shapes_are_named_as_the_release_has_them(folder):
     change_config(folder, intermediate_size=96)
-    encoder = BertEncoder(checkpoint.read_config(str(folder)))
+    encoder = BertEncoder(read_config(str(folder)))
     with pytest.raises(UserError, match="check --bert_config_file") as error:
         loaded(encoder, folder)
     assert (

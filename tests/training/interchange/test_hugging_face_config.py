@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from training.storage import checkpoint
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests.training.interchange.hugging_face import change_config, config_of
@@ -28,9 +28,9 @@ def test_config_keeps_the_exact_gelu(folder):
     # A run writes it down in the release's words; what it reads there means the same.
     path = folder / "bert_config.json"
     path.write_text(config.to_json_string())
-    assert checkpoint.read_config(str(folder)) == config
+    assert read_config(str(folder)) == config
     change_config(folder, hidden_act="gelu_new")
-    assert checkpoint.read_config(str(folder / "config.json")).hidden_act == "gelu"
+    assert read_config(str(folder / "config.json")).hidden_act == "gelu"
 
 
 def test_config_has_their_defaults():
@@ -68,26 +68,26 @@ def test_config_has_their_defaults():
 def test_other_networks_are_refused(folder, change, message):
     change_config(folder, **change)
     with pytest.raises(UserError, match=rf"model/config.json: {message}"):
-        checkpoint.read_config(str(folder))
+        read_config(str(folder))
 
 
 def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
     change_config(folder, is_decoder=True)
     # Its next-sentence head reads the first token even so.
-    assert checkpoint.read_config(str(folder)).pooling == "first"
+    assert read_config(str(folder)).pooling == "first"
     change_config(folder, architectures=["BertLMHeadModel"])
-    config = checkpoint.read_config(str(folder))
+    config = read_config(str(folder))
     assert config == dataclasses.replace(
         config_of(), attention_direction="left_to_right"
     )
     change_config(folder, pooling="cls")  # no key of theirs
-    assert checkpoint.read_config(str(folder)) == config
-    tensors = hugging_face.read(str(folder / "model.safetensors"))
+    assert read_config(str(folder)) == config
+    tensors = hugging_face.HuggingFace(str(folder / "model.safetensors")).read()
     masked_lm = {k: v for k, v in tensors.items() if "seq_relationship" not in k}
     hugging_face.write(str(tmp_path / "causal"), masked_lm, config)
     said = json.loads((tmp_path / "causal" / "config.json").read_text())
     assert said["is_decoder"] and said["architectures"] == ["BertLMHeadModel"]
-    assert checkpoint.read_config(str(tmp_path / "causal")) == config
+    assert read_config(str(tmp_path / "causal")) == config
     backwards = dataclasses.replace(config, attention_direction="right_to_left")
     with pytest.raises(UserError, match="'right_to_left', for which Hugging Face's"):
         hugging_face.write(str(tmp_path / "backwards"), masked_lm, backwards)
@@ -97,26 +97,26 @@ def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
 @pytest.mark.parametrize("classes", [5, "BertModel", [["BertModel"]], {"a": 1}])
 def test_classes_that_are_no_list_of_names_say_nothing(folder, classes):
     change_config(folder, architectures=classes, is_decoder=True)
-    assert checkpoint.read_config(str(folder)).row_pooling == "last"
+    assert read_config(str(folder)).row_pooling == "last"
 
 
 def test_null_is_their_default(folder, caplog):
     change_config(folder, layer_norm_eps=None, is_decoder=None, pruned_heads=None)
-    assert checkpoint.read_config(str(folder)) == config_of()
+    assert read_config(str(folder)) == config_of()
     assert not caplog.text
     # Not all versions of transformers agreed.
     change_config(folder, position_embedding_type=None)
-    assert checkpoint.read_config(str(folder)) == config_of()
+    assert read_config(str(folder)) == config_of()
     assert "position_embedding_type is null and is read as 'absolute'" in caplog.text
 
 
 def test_dropout_of_a_head_is_not_dropped_in_silence(folder, caplog):
     for value in (None, 0.1):  # 0.1 is its hidden_dropout_prob
         change_config(folder, classifier_dropout=value)
-        assert checkpoint.read_config(str(folder)) == config_of()
+        assert read_config(str(folder)) == config_of()
     assert not caplog.text
     change_config(folder, classifier_dropout=0.5)
-    assert checkpoint.read_config(str(folder)) == config_of()
+    assert read_config(str(folder)) == config_of()
     assert "classifier_dropout=0.5 is ignored" in caplog.text
 
 
@@ -124,15 +124,15 @@ def test_config_that_is_not_there(folder):
     with pytest.raises(
         UserError, match="nowhere: no such file; pass --bert_config_file"
     ):
-        checkpoint.read_config(str(folder / "nowhere"))
+        read_config(str(folder / "nowhere"))
     (folder / "config.json").unlink()
     with pytest.raises(
         UserError, match="model/config.json: no such file; copy it from"
     ):
-        checkpoint.read_config(str(folder))
+        read_config(str(folder))
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="bert_config.json: no such file"):
-        checkpoint.read_config(str(folder))
+        read_config(str(folder))
 
 
 def test_config_without_its_type():

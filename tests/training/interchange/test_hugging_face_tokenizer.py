@@ -5,18 +5,17 @@ import json
 import pytest
 
 import tests
-from training.run import checks
-from training.storage import checkpoint
+from training.run import settle
+from training.storage.source import Source
 from errors import UserError
 from family.roberta.tokenizer import RobertaBpe
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.word_splitter import WordSplitter
-from training.interchange import hugging_face_tokenizers
 
 
-def check(path, splitter):
-    kind = TOKENIZERS["wordpiece"]
-    hugging_face_tokenizers.check(path, splitter.settings, kind)
+def check(folder, splitter):
+    text = Source.open(str(folder)).text
+    text.check(splitter.settings, TOKENIZERS["wordpiece"])
 
 
 def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
@@ -25,32 +24,31 @@ def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
         for name in ("tokenization/uncased_vocab.txt", "tokenization/cased_vocab.txt")
     )
     (tmp_path / "tokenizer.json").write_text(ours.hugging_face().json)
-    checks._check_ids(ours, str(tmp_path))
+    settle.check_ids(ours, str(tmp_path))
     with pytest.raises(UserError, match="token .* in .*tokenizer.json, next to"):
-        checks._check_ids(other, str(tmp_path))
+        settle.check_ids(other, str(tmp_path))
     bytes_folder = tests.GOLDEN / "byte_bpe"
     pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
     (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
-    checks._check_ids(pieces, str(tmp_path))
+    settle.check_ids(pieces, str(tmp_path))
     fewer = RobertaBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
     (tmp_path / "tokenizer.json").write_text(fewer)
     with pytest.raises(UserError, match="has another merges.txt than"):
-        checks._check_ids(pieces, str(tmp_path))
+        settle.check_ids(pieces, str(tmp_path))
     with pytest.raises(UserError, match="another kind of vocabulary"):
-        checks._check_ids(ours, str(tmp_path))
+        settle.check_ids(ours, str(tmp_path))
 
 
 def test_byte_level_models_need_a_byte_level_vocabulary(folder):
     said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
     (folder / "tokenizer_config.json").write_text(said)
-    path = checkpoint.resolve(str(folder))
-    hugging_face_tokenizers.check(path, {}, TOKENIZERS["byte_bpe"])
+    Source.open(str(folder)).text.check({}, TOKENIZERS["byte_bpe"])
     with pytest.raises(UserError, match="RobertaTokenizer.*the --vocab_file next to"):
-        check(path, WordSplitter())
+        check(folder, WordSplitter())
     said = json.dumps({"tokenizer_class": "BertTokenizer"})
     (folder / "tokenizer_config.json").write_text(said)
     with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
-        hugging_face_tokenizers.check(path, {}, TOKENIZERS["byte_bpe"])
+        Source.open(str(folder)).text.check({}, TOKENIZERS["byte_bpe"])
 
 
 @pytest.mark.parametrize(
@@ -63,12 +61,11 @@ def test_byte_level_models_need_a_byte_level_vocabulary(folder):
 )
 def test_text_split_otherwise_is_refused(folder, said, flags):
     (folder / "tokenizer_config.json").write_text(json.dumps(said))
-    path = checkpoint.resolve(str(folder))
     with pytest.raises(UserError, match=f"split differently; pass {flags}$"):
-        check(path, WordSplitter())
+        check(folder, WordSplitter())
     values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
     given = {name: value == "true" for name, value in values.items()}
-    check(path, WordSplitter(**given))
+    check(folder, WordSplitter(**given))
 
 
 def test_a_tokenizer_json_alone_says_how_text_is_split(tmp_path):
@@ -77,19 +74,17 @@ def test_a_tokenizer_json_alone_says_how_text_is_split(tmp_path):
     cased = TokenizerOptions(do_lower_case=False).load_tokenizer(path)
     (tmp_path / "tokenizer.json").write_text(cased.hugging_face().json)
     (tmp_path / "model.safetensors").touch()
-    weights = str(tmp_path / "model.safetensors")
-    check(weights, cased.splitter)
+    check(tmp_path, cased.splitter)
     with pytest.raises(UserError, match="tokenizer.json: .*pass --do_lower_case=false"):
-        check(weights, WordSplitter())
+        check(tmp_path, WordSplitter())
 
 
 def test_tokenizer_that_says_nothing_passes(folder):
-    path = checkpoint.resolve(str(folder))
     for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        check(path, splitter)
+        check(folder, splitter)
     (folder / "tokenizer_config.json").write_text("{}")
     for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        check(path, splitter)
+        check(folder, splitter)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +98,13 @@ def test_tokenizer_that_says_nothing_passes(folder):
 def test_other_tokenizers_are_refused(folder, content, message):
     (folder / "tokenizer_config.json").write_text(content)
     with pytest.raises(UserError, match=f"tokenizer_config.json:.*{message}"):
-        check(checkpoint.resolve(str(folder)), WordSplitter())
+        check(folder, WordSplitter())
 
 
 def test_the_flags_that_a_models_text_needs_are_told(tmp_path):
-    path = str(tmp_path / "model.safetensors")
-    kind = TOKENIZERS["wordpiece"]
-    assert hugging_face_tokenizers.settings_of(path, kind) == {}
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    found = hugging_face_tokenizers.settings_of(path, kind)
-    assert found == {"do_lower_case": False, "strip_accents": False}
+    known = Source.open(str(tmp_path)).text.of_weights(TOKENIZERS["wordpiece"])
+    assert known == {"do_lower_case": False, "strip_accents": False}
+    (tmp_path / "model.safetensors").rename(tmp_path / "model.ckpt.index")
+    assert not Source.open(str(tmp_path)).text.of_weights(TOKENIZERS["wordpiece"])

@@ -8,6 +8,7 @@ import pytest
 import build_vocab
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
@@ -129,7 +130,7 @@ def test_a_published_folder_is_all_that_is_needed(tmp_path, untraced, name):
     (theirs / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     tokenizer = TokenizerOptions().load_tokenizer(str(theirs))
     assert tokenizer.tokenize("한국어 모델을 Model.") == [*PIECES[:6], "."]
-    config = checkpoint.read_config(str(theirs))
+    config = read_config(str(theirs))
     ids = np.array([tokenizer.encode("한국어 모델을")])
     encoder = make_encoder(config)
     inputs = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}

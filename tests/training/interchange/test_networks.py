@@ -7,6 +7,7 @@ import pytest
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from errors import UserError
 from training.interchange import networks
 from training.interchange.adapter import Network
@@ -64,7 +65,7 @@ def test_a_network_of_another_size_is_one_short_line_with_its_flags(tmp_path):
     )
     wanted = {name: np.zeros(3, np.float32) for name in have}
     with pytest.raises(UserError) as error:
-        checkpoint.match(wanted, prefix, scope="toy/")
+        Source.open(prefix).match(wanted, scope="toy/")
     assert str(error.value) == (
         f"{prefix}: its teacher does not fit the model; check --teacher_size: "
         "teacher/0 is [2] in the checkpoint and [3] in the model; teacher/1 is [2] in the "
@@ -73,7 +74,7 @@ def test_a_network_of_another_size_is_one_short_line_with_its_flags(tmp_path):
     )
     wanted["toy/table"] = np.zeros(3, np.float32)
     with pytest.raises(UserError, match="does not fit the model; check --bert_config"):
-        checkpoint.match(wanted, prefix, scope="toy/")
+        Source.open(prefix).match(wanted, scope="toy/")
 
 
 def test_a_head_that_another_network_has_is_said(tmp_path):
@@ -81,9 +82,9 @@ def test_a_head_that_another_network_has_is_said(tmp_path):
     prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, have, 5)
     wanted = {"toy/table": have["toy/table"], "teacher/head": have["toy/head"]}
     with pytest.raises(UserError, match="holds a student, and only a teacher teaches"):
-        checkpoint.match(wanted, prefix, required="", scope="toy/")
+        Source.open(prefix).match(wanted, required="", scope="toy/")
     without = checkpoint.save(
         Folder.open(str(tmp_path)), 2, {"toy/table": have["toy/table"]}, 5
     )
     with pytest.raises(UserError, match="an encoder without this head cannot answer"):
-        checkpoint.match(wanted, without, required="", scope="toy/")
+        Source.open(without).match(wanted, required="", scope="toy/")

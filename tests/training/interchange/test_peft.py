@@ -9,8 +9,8 @@ import pytest
 import safetensors.numpy
 
 import run_classifier
-from training.run import implied_flags
-from training.storage import checkpoint
+from training.run import settle
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
 from tests import peft_adapters
@@ -64,7 +64,7 @@ def config(folder, **changes):
 
 
 def read(folder):
-    return checkpoint.read(checkpoint.resolve(str(folder)))
+    return Source.open(str(folder)).read()
 
 
 def names_in(folder):
@@ -113,26 +113,26 @@ def test_an_adapter_of_peft_can_be_written_again(adapted, tmp_path):
 
 def test_the_config_is_that_of_the_base_with_the_adapters_head(adapted):
     kind, folder = adapted
-    found = checkpoint.read_config(str(folder / "ours"))
-    assert found == checkpoint.read_config(str(folder / "output"))
+    found = read_config(str(folder / "ours"))
+    assert found == read_config(str(folder / "output"))
     network = tasks.Classification(2).network(found)
     variables = {v.path: v for v in network.weights}
-    report = checkpoint.load(variables, str(folder / "ours"), required="")
+    report = Source.open(str(folder / "ours")).load(variables, required="")
     assert not report.unused
     # That of the base is not enough for a class with a head of two layers.
-    bare = checkpoint.read_config(str(folder / "base"))
+    bare = read_config(str(folder / "base"))
     network = tasks.Classification(2).network(bare)
     variables = {v.path: v for v in network.weights}
     if kind != "electra":
-        assert checkpoint.load(variables, str(folder / "ours"), required="")
+        assert Source.open(str(folder / "ours")).load(variables, required="")
         return
     with pytest.raises(
         UserError, match="head also consists of electra/pooler/dense/bia"
     ):
-        checkpoint.load(variables, str(folder / "ours"))
+        Source.open(str(folder / "ours")).load(variables)
     # The encoder alone may be used for anything.
     encoder = {v.path: v for v in network.encoder.weights}
-    assert "output_weights" in checkpoint.load(encoder, str(folder / "ours")).unused
+    assert "output_weights" in Source.open(str(folder / "ours")).load(encoder).unused
 
 
 def test_its_base_supplies_config_and_vocabulary(made, tmp_path):
@@ -141,10 +141,10 @@ def test_its_base_supplies_config_and_vocabulary(made, tmp_path):
     flags = run_classifier.Options(
         task_name="mrpc", do_predict=True, init_checkpoint=str(made / "ours"), **folders
     )
-    flags = implied_flags.completed(flags)
+    flags = settle.TrainableModel(flags).flags
     assert flags.vocab_file == str(made / "base" / "vocab.txt")
     assert flags.bert_config_file == str(made / "ours" / CONFIG)
-    assert checkpoint.read_config(flags.bert_config_file).hidden_size == 16
+    assert read_config(flags.bert_config_file).hidden_size == 16
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_other_heads(tmp_path, task, task_type, module, flags):
     assert (said["task_type"], said["modules_to_save"]) == (task_type, [module])
     others = {name for name in names_in(tmp_path / "ours") if "lora" not in name}
     assert others == {f"{module}.weight", f"{module}.bias"}
-    network = task.network(checkpoint.read_config(str(tmp_path / "ours")))
+    network = task.network(read_config(str(tmp_path / "ours")))
     variables = {v.path: v for v in network.weights}
-    checkpoint.load(variables, str(tmp_path / "ours"), required="")
+    Source.open(str(tmp_path / "ours")).load(variables, required="")
     whole = read(tmp_path / "output")
     for name, variable in variables.items():
         np.testing.assert_array_equal(variable, whole[name], err_msg=name)
@@ -214,14 +214,13 @@ def test_a_head_without_a_layer_that_theirs_has_is_refused(tmp_path):
 
 
 def test_a_base_on_the_hub_keeps_its_revision(bert):
-    prefix = checkpoint.resolve(str(bert))
-    _, tensors = checkpoint.adapters_of(prefix)
-    layout = adapter_of(checkpoint.read_config(str(bert)))
+    source = Source.open(str(bert))
+    layout = adapter_of(read_config(str(bert)))
     for base, revision in (("hf://klue/bert@v1", "v1"), ("hf://klue/bert", None)):
         peft.write(
             str(bert / "new"),
-            tensors,
-            checkpoint.read(prefix),
+            source.adapters.stored(),
+            source.read(),
             layout,
             base=base,
             alpha=4.0,
@@ -309,7 +308,7 @@ def test_what_peft_computes_otherwise_is_refused(bert, changes, message):
 
 def test_an_adapter_of_itself_is_refused(bert):
     config(bert, base_model_name_or_path=str(bert))
-    for ask in (read, lambda folder: checkpoint.read_config(str(folder))):
+    for ask in (read, lambda folder: read_config(str(folder))):
         with pytest.raises(UserError, match="ours: is an adapter, too; merge it"):
             ask(bert)
 

@@ -14,11 +14,12 @@ import convert_checkpoint
 import tests
 from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source, read_config
 from modeling.architectures.bert import BertConfig, BertEncoder
 from modeling.objectives import sentence_pairs, tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.interchange import hugging_face, hugging_face_task
+from training.interchange import hugging_face
 
 ROOT = tests.ROOT
 SPLITTING = ROOT / "tests" / "golden" / "tokenization"
@@ -249,13 +250,15 @@ def test_what_they_save_is_read(asked, tmp_path, head, gelu):
     convert(model, tmp_path / "released", "release")
     bias = 0.0
     if head == "choice":  # of all choices the same, so that no probability has it
-        bias = hugging_face.read(str(model / "model.safetensors"))["output_bias"]
+        bias = hugging_face.HuggingFace(str(model / "model.safetensors")).read()[
+            "output_bias"
+        ]
         assert bias != 0
     for source in (model, tmp_path / "released"):
-        config = checkpoint.read_config(str(source))
+        config = read_config(str(source))
         assert config.hidden_act == gelu
         ours = HEADS[head][0](config, seed=0)
-        report = checkpoint.load({w.path: w for w in ours.weights}, str(source))
+        report = Source.open(str(source)).load({w.path: w for w in ours.weights})
         assert report.unused == (["output_bias"] if head == "choice" else [])
         assert [name for name in report.initial if "pooler" not in name] == []
         with np.load(model / "outputs.npz") as theirs:
@@ -293,7 +296,7 @@ def test_what_they_call_labels_is_read(asked, tmp_path):
     convert(theirs, tmp_path / "released", "release")
     convert(tmp_path / "released", tmp_path / "again", "hugging_face")
     names = ["no", "ja", "좋아요"]
-    task = hugging_face_task.read_task(str(theirs / "model.safetensors"))
+    task = hugging_face.HuggingFace(str(theirs / "model.safetensors")).task()
     assert task["label_names"] == names
     assert json.loads((tmp_path / "released" / "task.json").read_text()) == task
     said = json.loads((tmp_path / "again" / "config.json").read_text())

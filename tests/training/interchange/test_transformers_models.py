@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from training.backend import tf
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
 from tests.training.interchange.hugging_face import convert
@@ -155,9 +155,9 @@ def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
         "end_positions": np.array([5, 2, 4, 3]),
     }
     objective = tasks.Span()
-    network = objective.network(checkpoint.read_config(str(tmp_path / "theirs")))
+    network = objective.network(read_config(str(tmp_path / "theirs")))
     variables = {v.path: v for v in network.weights}
-    checkpoint.load(variables, str(tmp_path / "theirs"), network.encoder.required)
+    Source.open(str(tmp_path / "theirs")).load(variables, network.encoder.required)
     rows = batch(usual) | answers
     with tf.GradientTape() as tape:
         loss, weight = objective.losses(rows, network(rows))["loss"]

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from tests.training.interchange import transformers_models as models
 from tests.training.interchange.transformers_configs import CLASSES, Case, case
 
@@ -97,14 +97,14 @@ def trained(model) -> set[str]:
 def ours(one: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Our outputs by their names, of a network as a run would load the adapter."""
     folder = folder / "adapter"
-    config = checkpoint.read_config(str(folder))
+    config = read_config(str(folder))
     head = models.head_of(one)
     network = head.network(config, one.values["num_labels"])
     encoder = getattr(network, "encoder", network)
     heads = (v.path for v in network.weights if not v.path.startswith(encoder.scope))
     required = (*encoder.required, *heads)
-    report = checkpoint.load(
-        {v.path: v for v in network.weights}, str(folder), required, encoder.scope
+    report = Source.open(str(folder)).load(
+        {v.path: v for v in network.weights}, required, encoder.scope
     )
     assert not set(report.unused) - {"output_bias"}, report
     outputs = network(models.batch(one))
@@ -112,6 +112,6 @@ def ours(one: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
         return {"last_hidden_state": np.array(outputs["sequence_output"])}
     found = {name: np.array(outputs[own]) for name, own in head.outputs.items()}
     if "output_bias" in report.unused:  # one for all choices
-        bias = checkpoint.read(report.source, ["output_bias"])["output_bias"]
+        bias = Source.open(report.source).read(["output_bias"])["output_bias"]
         found = {name: value + bias for name, value in found.items()}
     return found

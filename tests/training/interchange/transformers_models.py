@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.storage import checkpoint
+from training.storage.source import Source, read_config
 from family.electra import replaced_tokens
 from family.t5.decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
@@ -144,7 +144,9 @@ def learn_answers(
         for weights in model.parameters():
             weights.copy_(weights.grad)
     model.save_pretrained(folder)
-    return loss.item(), hugging_face.read(str(folder / "model.safetensors"))
+    return loss.item(), hugging_face.HuggingFace(
+        str(folder / "model.safetensors")
+    ).read()
 
 
 def load(case: Case, folder: pathlib.Path):
@@ -233,15 +235,12 @@ def theirs(model, case: Case) -> dict[str, np.ndarray]:
 
 def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Our outputs by their names, with a network as a run would load it."""
-    config = checkpoint.read_config(str(folder))
+    config = read_config(str(folder))
     head = head_of(case)
     network = head.network(config, case.values["num_labels"])
     encoder = getattr(network, "encoder", network)
-    report = checkpoint.load(
-        {v.path: v for v in network.weights},
-        str(folder),
-        encoder.required,
-        encoder.scope,
+    report = Source.open(str(folder)).load(
+        {v.path: v for v in network.weights}, encoder.required, encoder.scope
     )
     rows = batch(case)
     flat = {name: tasks.sequences(value) for name, value in rows.items()}
@@ -262,8 +261,8 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
             found[name] = outputs[own]
     found = {name: np.array(value) for name, value in found.items()}
     if report.unused == ["output_bias"]:
-        path = checkpoint.resolve(str(folder))
-        bias = hugging_face.read(path, ["output_bias"])["output_bias"]
+        path = Source.open(str(folder)).prefix
+        bias = hugging_face.HuggingFace(path).read(["output_bias"])["output_bias"]
         (name,) = head.outputs
         found[name] = found[name] + bias
     return found

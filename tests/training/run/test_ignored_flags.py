@@ -6,7 +6,7 @@ import pytest
 
 import run_classifier
 import run_pretraining
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from errors import UserError
 from tests import tiny
 from training.run.run import Run
@@ -29,16 +29,20 @@ def check(tmp_path):
     output.mkdir()
     (output / "model.ckpt-5.index").touch()
     (output / "run.json").write_text(json.dumps(NOTED))
-    (output / "vocab.txt").touch()
+    tiny.write(output, "abc", tiny.config(vocab_size=9))
 
     def check(script=run_classifier, **flags):
-        flags = {"do_eval": True, "output_dir": str(output)} | flags
+        flags = {
+            "do_eval": True,
+            "output_dir": str(output),
+            "max_seq_length": 8,
+        } | flags
         if script is run_classifier:
             flags |= {"task_name": "mrpc", "data_dir": str(tmp_path)}
         else:
             flags |= {"input_file": ["records"]}
-        flags, folder = script.Options(**flags), Folder.open(str(output))
-        Run(flags, tiny.config(vocab_size=9), None, None, folder).check()
+        model = TrainableModel(script.Options(**flags))
+        Run(model, None, None, model.folder).check()
 
     return check
 

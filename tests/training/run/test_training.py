@@ -10,8 +10,8 @@ import pytest
 import tests
 from training.backend import tf
 from training.run import distribution, loop, report
-from training.storage import checkpoint
 from training.storage.folder import Folder
+from training.storage.source import Source
 from modeling.architectures.bert import BertConfig
 from modeling.masks.draw_masks import DrawMasks
 from modeling.objectives import masked_lm, sentence_pairs
@@ -63,7 +63,7 @@ def test_training_follows_the_release():
         attention_probs_dropout_prob=0.0,
     )
     run = trainer(config, num_train_steps=20, num_warmup_steps=5, batch_size=32)
-    loaded = checkpoint.load(run.weights, os.path.join(GOLDEN, "bert_model.ckpt"))
+    loaded = Source.open(os.path.join(GOLDEN, "bert_model.ckpt")).load(run.weights)
     assert (len(loaded.matched), loaded.initial, loaded.unused) == (62, [], [])
     log = Log()
     run.train(lambda first, part: in_file_order(32), "nowhere", log)

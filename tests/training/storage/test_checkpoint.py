@@ -10,8 +10,9 @@ import pytest
 
 import tests
 from training.backend import tf
-from training.storage import checkpoint
+from training.storage import checkpoint, loading, weight_formats
 from training.storage.folder import FOUND, Folder
+from training.storage.source import Source
 from errors import UserError
 from files import local
 from tests.killed import Killed
@@ -115,7 +116,7 @@ def test_half_written_checkpoints_are_not_read_and_are_removed(tmp_path):
     (tmp_path / "model.ckpt-3.data-00000-of-00001").write_text("x")
     os.remove(tmp_path / "checkpoint")
     assert checkpoint.newest(Folder.open(directory))[0] == prefix
-    assert checkpoint.resolve(directory) == prefix
+    assert Source.open(directory).prefix == prefix
     Folder.open(directory).clear()
     assert names_in(tmp_path) == bundle_files(1)
 
@@ -197,7 +198,7 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
     for name, value in tensors(whole[-1]).items():
         np.testing.assert_array_equal(found[name], value)
     # Others go by the state file: what it names is whole too.
-    named = checkpoint.read(tf.train.latest_checkpoint(directory))
+    named = Source.open(tf.train.latest_checkpoint(directory)).read()
     assert named["global_step"] == (2 if allowed < 3 else 3)
 
     Folder.open(directory).clear()
@@ -216,7 +217,7 @@ def test_damaged_checkpoint_is_refused_and_passed_over(tmp_path, capsys, part, k
     newer = checkpoint.save(Folder.open(directory), 2, tensors(2), keep=5)
     damage(newer, part, keep)
     with pytest.raises(UserError, match="model.ckpt-2: the checkpoint is damaged"):
-        checkpoint.load(variables(), newer)
+        Source.open(newer).load(variables())
     prefix, found = checkpoint.newest(Folder.open(directory))
     assert (prefix, found["global_step"]) == (older, 1)
     assert "model.ckpt-2: the checkpoint is damaged" in capsys.readouterr().err
@@ -231,14 +232,14 @@ def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
     """As where a training runs beside an evaluation."""
     directory = str(tmp_path)
     checkpoint.save(Folder.open(directory), 1, tensors(1), keep=1)
-    read = checkpoint.read_stored
+    read = weight_formats.Bundle.read
 
-    def read_late(prefix):
-        if prefix.endswith("-1"):
+    def read_late(bundle):
+        if bundle.path.endswith("-1"):
             checkpoint.save(Folder.open(directory), 2, tensors(2), keep=1)
-        return read(prefix)
+        return read(bundle)
 
-    monkeypatch.setattr(checkpoint, "read_stored", read_late)
+    monkeypatch.setattr(weight_formats.Bundle, "read", read_late)
     assert checkpoint.newest(Folder.open(directory))[0] == f"{directory}/model.ckpt-2"
     assert capsys.readouterr().err == ""
 
@@ -247,7 +248,7 @@ def test_missing_data_file_is_refused(tmp_path):
     prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, tensors(), keep=5)
     os.remove(f"{prefix}.data-00000-of-00001")
     with pytest.raises(UserError, match="damaged or incomplete"):
-        checkpoint.load(variables(), prefix)
+        Source.open(prefix).load(variables())
 
 
 def test_going_back_keeps_what_is_saved_after(tmp_path):
@@ -264,36 +265,36 @@ def test_going_back_keeps_what_is_saved_after(tmp_path):
 def test_path_may_be_prefix_file_or_directory(ending):
     prefix = os.path.join(GOLDEN, "bert_model.ckpt")
     path = GOLDEN if ending == "/directory" else prefix + ending
-    assert checkpoint.resolve(path) == prefix
+    assert Source.open(path).prefix == prefix
 
 
 def test_path_that_leaves_a_choice_is_refused(tmp_path):
     with pytest.raises(UserError, match="nowhere: no such checkpoint"):
-        checkpoint.resolve(str(tmp_path / "nowhere"))
+        Source.open(str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match="matches nothing"):
-        checkpoint.resolve(str(tmp_path))
+        Source.open(str(tmp_path))
     for step in (1, 2):
         checkpoint.save(Folder.open(str(tmp_path)), step, tensors(), keep=5)
     os.remove(tmp_path / "checkpoint")
     with pytest.raises(UserError, match="model.ckpt-1.index, model.ckpt-2.index"):
-        checkpoint.resolve(str(tmp_path))
+        Source.open(str(tmp_path))
 
 
 def test_layers_are_folded_under_their_own_names():
     names = [f"decoder/block_00{n}/layer_001/EncDecAttention/q" for n in range(2)]
-    report = checkpoint.LoadReport("a", [], names, [])
+    report = loading.LoadReport("a", [], names, [])
     assert "(2): decoder/block_*/layer_*/EncDecAttention/q x 2" in str(report)
 
 
 def test_names_of_another_library_are_folded_by_their_first_parts():
     names = [f"transformer.block.{n}.q.weight" for n in range(9)]
-    assert checkpoint.grouped(names, 4) == "transformer.* x 9"
+    assert loading.grouped(names, 4) == "transformer.* x 9"
 
 
 def test_load_reports_what_matched(tmp_path):
     prefix = checkpoint.save(Folder.open(str(tmp_path)), 5, tensors(5), keep=5)
     model = variables()
-    report = checkpoint.load(model, prefix, required="bert/")
+    report = Source.open(prefix).load(model, required="bert/")
     np.testing.assert_array_equal(model["bert/dense/kernel"], KERNEL + 5)
     np.testing.assert_array_equal(model["bert/dense/bias"], [0, 0, 0])
     np.testing.assert_array_equal(model["cls/output_bias"], [7, 7])
@@ -313,7 +314,7 @@ def test_mismatches_are_all_listed_and_nothing_is_set(tmp_path):
     prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, wrong, keep=5)
     model = variables()
     with pytest.raises(UserError) as error:
-        checkpoint.load(model, prefix)
+        Source.open(prefix).load(model)
     assert "bert/dense/bias is [4] in the checkpoint and [3] in the model" in str(
         error.value
     )
@@ -325,11 +326,11 @@ def test_required_variables_must_be_there(tmp_path):
     some = {"bert/dense/bias": np.zeros(3, np.float32)}
     prefix = checkpoint.save(Folder.open(str(tmp_path)), 1, some, keep=5)
     with pytest.raises(UserError, match="not in the checkpoint: bert/dense/kernel;"):
-        checkpoint.load(variables(), prefix, required="bert/")
-    checkpoint.load(variables(), prefix)  # another head may do without
+        Source.open(prefix).load(variables(), required="bert/")
+    Source.open(prefix).load(variables())  # another head may do without
     other = checkpoint.save(Folder.open(str(tmp_path)), 2, {"x": np.zeros(3)}, keep=5)
     with pytest.raises(UserError, match="all variables of the model"):
-        checkpoint.load(variables(), other)
+        Source.open(other).load(variables())
 
 
 def test_resuming_needs_every_variable_and_slot(tmp_path):
@@ -344,7 +345,7 @@ def test_resuming_needs_every_variable_and_slot(tmp_path):
 
 
 def test_released_checkpoint_is_read_whole():
-    released = checkpoint.read(checkpoint.resolve(GOLDEN))
+    released = Source.open(GOLDEN).read()
     assert len(released) == 62
     assert released["cls/predictions/output_bias"].shape == (3000,)
 
@@ -358,9 +359,9 @@ def test_released_checkpoint_is_read_whole():
 )
 def test_bundles_of_tensorflow_1_are_read_bit_for_bit(folder, prefix):
     path = tests.GOLDEN / folder
-    source = checkpoint.resolve(str(path))
+    source = Source.open(str(path)).prefix
     assert source == str(path / prefix)
-    found = checkpoint.read(source)
+    found = Source.open(source).read()
     with np.load(path / "weights.npz") as file:
         expected = dict(file)
     assert found.keys() == expected.keys()

@@ -11,8 +11,8 @@ import build_vocab
 import fill_mask
 import run_classifier
 import run_pretraining
-from training.run import checks, implied_flags
-from training.storage.folder import CONFIG, TASK, TEXT, Folder
+from training.run import settle
+from training.storage.folder import CONFIG, TASK, TEXT
 from errors import UserError
 from tests import pretraining, records, tiny
 
@@ -53,11 +53,11 @@ def settings(tokenizer):
 def test_a_hugging_face_folder_is_enough(tmp_path):
     folder = hugging_face(tmp_path / "a", tokenize_chinese_chars=False)
     given = options(tmp_path, init_checkpoint=folder)
-    found = implied_flags.completed(given)
+    found = settle.TrainableModel(given).flags
     assert found.vocab_file == os.path.join(folder, "vocab.txt")
     assert found.bert_config_file == os.path.join(folder, "config.json")
-    assert implied_flags.completed(found) == found
-    tokenizer = checks.make_tokenizer(given)
+    assert settle.TrainableModel(found).flags == found
+    tokenizer = settle.TrainableModel(given).tokenizer
     assert settings(tokenizer) == KNOWN
     assert tokenizer.tokenize("The caf\u00e9") == ["The", "caf\u00e9"]
 
@@ -66,12 +66,12 @@ def test_a_folder_of_transformers_5_is_enough(tmp_path):
     """It has a tokenizer.json, and no vocab.txt."""
     path = hugging_face(tmp_path / "a", tokenize_chinese_chars=False)
     given = options(tmp_path, init_checkpoint=path)
-    content = checks.make_tokenizer(given).hugging_face().json
+    content = settle.TrainableModel(given).tokenizer.hugging_face().json
     (tmp_path / "a" / "vocab.txt").unlink()
     (tmp_path / "a" / "tokenizer.json").write_text(content)
     said = {"tokenizer_class": "TokenizersBackend"}
     (tmp_path / "a" / "tokenizer_config.json").write_text(json.dumps(said))
-    tokenizer = checks.make_tokenizer(given)
+    tokenizer = settle.TrainableModel(given).tokenizer
     assert settings(tokenizer) == KNOWN
     assert tokenizer.tokenize("The caf\u00e9") == ["The", "caf\u00e9"]
 
@@ -80,16 +80,16 @@ def test_a_folder_of_transformers_5_is_enough(tmp_path):
 def test_the_folder_of_a_run_is_enough(tmp_path, name):
     folder = run_of(tmp_path / "a", name=name)
     for flags in ({"init_checkpoint": folder}, {"output_dir": folder}):
-        given = implied_flags.completed(options(tmp_path, **flags))
+        given = settle.TrainableModel(options(tmp_path, **flags)).flags
         assert given.bert_config_file == os.path.join(folder, CONFIG)
-        assert settings(checks.make_tokenizer(given)) == KNOWN
+        assert settings(settle.TrainableModel(given).tokenizer) == KNOWN
 
 
 def test_a_run_knows_more_than_where_it_began(tmp_path):
     began = hugging_face(tmp_path / "a")
     folder = run_of(tmp_path / "b")
     given = options(tmp_path, init_checkpoint=began, output_dir=folder)
-    given = implied_flags.completed(given)
+    given = settle.TrainableModel(given).flags
     assert given.vocab_file == os.path.join(folder, "vocab.txt")
     assert given.split_cjk is False
 
@@ -97,12 +97,12 @@ def test_a_run_knows_more_than_where_it_began(tmp_path):
 @pytest.mark.parametrize("make", [hugging_face, run_of])
 def test_only_a_contradiction_is_refused(tmp_path, make):
     folder = make(tmp_path / "a")
-    checks.make_tokenizer(
+    _ = settle.TrainableModel(
         options(tmp_path, init_checkpoint=folder, do_lower_case=False)
-    )
+    ).tokenizer
     other = options(tmp_path, init_checkpoint=folder, do_lower_case=True)
     with pytest.raises(UserError, match="pass --do_lower_case=false"):
-        checks.make_tokenizer(other)
+        _ = settle.TrainableModel(other).tokenizer
 
 
 def test_another_vocabulary_is_read_as_the_weights_were_trained(tmp_path):
@@ -111,7 +111,7 @@ def test_another_vocabulary_is_read_as_the_weights_were_trained(tmp_path):
     tiny.write(tmp_path / "b", [*WORDS, "more"], tiny.config())
     path = str(tmp_path / "b" / "vocab.txt")
     given = options(tmp_path, init_checkpoint=folder, vocab_file=path)
-    assert settings(checks.make_tokenizer(given)) == KNOWN
+    assert settings(settle.TrainableModel(given).tokenizer) == KNOWN
 
 
 def test_what_nothing_knows_is_asked_for(tmp_path):
@@ -119,17 +119,17 @@ def test_what_nothing_knows_is_asked_for(tmp_path):
         options(tmp_path)
     (tmp_path / "new").mkdir()  # it might contain a run
     with pytest.raises(UserError, match="--vocab_file is required if neither --init_"):
-        checks.make_tokenizer(options(tmp_path))
+        _ = settle.TrainableModel(options(tmp_path)).tokenizer
     with pytest.raises(UserError, match="--bert_config_file is required if neither"):
-        checks.read_config(options(tmp_path))
+        _ = settle.TrainableModel(options(tmp_path)).config
     folder = run_of(tmp_path / "a")
     os.remove(os.path.join(folder, "vocab.txt"))
     os.remove(os.path.join(folder, CONFIG))
     given = options(tmp_path, init_checkpoint=folder)
     with pytest.raises(UserError, match="a: contains no vocabulary; pass --vocab_file"):
-        checks.make_tokenizer(given)
+        _ = settle.TrainableModel(given).tokenizer
     with pytest.raises(UserError, match="bert_config.json: no such file; pass --bert_"):
-        checks.read_config(given)
+        _ = settle.TrainableModel(given).config
 
 
 def test_a_hugging_face_folder_without_its_config_is_asked_for_it(tmp_path):
@@ -137,7 +137,7 @@ def test_a_hugging_face_folder_without_its_config_is_asked_for_it(tmp_path):
     os.remove(os.path.join(folder, "config.json"))
     message = "a/config.json: no such file; copy it .*, or pass --bert_config_file"
     with pytest.raises(UserError, match=message):
-        checks.read_config(options(tmp_path, init_checkpoint=folder))
+        _ = settle.TrainableModel(options(tmp_path, init_checkpoint=folder)).config
 
 
 @pytest.mark.slow
@@ -193,6 +193,6 @@ def test_records_know_their_vocabulary_and_its_flags(made):
 
 
 def with_records(given):
-    described = run_pretraining.pretrain.descriptions.find(given.input_file)
-    folder = Folder.open(given.output_dir)
-    return run_pretraining.pretrain._with_vocabulary(given, folder, described)[0]
+    records = run_pretraining.pretrain.RecordSet(given.input_file)
+    known = run_pretraining.pretrain._known(given, records)
+    return settle.TrainableModel(given, lambda: known).flags

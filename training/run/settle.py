@@ -1,0 +1,450 @@
+"""Settles which model a command is about: what flags leave out, files know.
+
+The run in --output_dir, the weights of --init_checkpoint, and the records of a pre-training
+know the vocabulary, the config, and how text became ids. The first that knows fills in what
+a user leaves out; of what a user does pass, a contradiction is refused.
+"""
+
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, Self
+
+from training.run import capacity
+from training.storage.folder import CONFIG, TEXT, Folder
+from training.storage.source import ModelFolder, Source, read_config
+from errors import UserError, setting
+from files import anywhere, hub, sources
+from modeling.architectures.config import EncoderConfig
+from text.tokenizers import recorded_settings, tokenizer_json
+from text.tokenizers.table import (
+    find_vocabulary,
+    kind_of,
+    kind_of_tokenizer,
+    load_vocabulary,
+)
+from text.tokenizers.tokenizer import Tokenizer
+from training.run.options import RunOptions
+
+
+class ModelFlags(Protocol):
+    """The flags of any script that name a model; `TokenizerOptions` and its files.
+
+    Scripts that train have output_dir, too, where a run may be.
+    """
+
+    vocab_file: str | None
+    bert_config_file: str | None
+    init_checkpoint: str | None
+
+    def load_tokenizer(self, vocab_file: str) -> Tokenizer: ...
+
+    def or_else(self, settings: Mapping) -> Self: ...
+
+
+class KnownRecords(NamedTuple):
+    """What the records of a pre-training know.
+
+    Attributes:
+        text: the `Tokenizer.settings` on which their descriptions agree.
+        vocab_files: where their vocabulary was.
+        need_vocabulary: whether to take that of --init_checkpoint if nothing says which
+            one they were made with.
+    """
+
+    text: Mapping
+    vocab_files: Sequence[str] = ()
+    need_vocabulary: bool = False
+
+
+class Model:
+    """The model that flags name. Everything is found out once, when it is asked for.
+
+    Args:
+        flags: any script's.
+        records: finds out what the records of a pre-training know.
+        source: the weights of --init_checkpoint, if they are open.
+        folder: output_dir, if it is open.
+    """
+
+    def __init__(
+        self,
+        flags: ModelFlags,
+        records: Callable[[], KnownRecords] | None = None,
+        source: Source | None = None,
+        folder: Folder | None = None,
+    ):
+        self._flags, self._find_records = flags, records
+        if source:
+            self.source = source
+        if folder:
+            self.folder = folder
+
+    @functools.cached_property
+    def source(self) -> Source | None:
+        """The weights of --init_checkpoint.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        path = self._flags.init_checkpoint
+        return Source.open(path) if path else None
+
+    @functools.cached_property
+    def folder(self) -> Folder | None:
+        """The output_dir of a script that trains."""
+        directory = getattr(self._flags, "output_dir", None)
+        return Folder.open(directory) if directory else None
+
+    @functools.cached_property
+    def run(self) -> ModelFolder | None:
+        """output_dir, if a run has left weights there."""
+        has_weights = self.folder and self.folder.holds_weights
+        return ModelFolder(self.folder) if has_weights else None
+
+    @functools.cached_property
+    def continues_run(self) -> bool:
+        """Whether a run in --output_dir needs no --init_checkpoint any more."""
+        return bool(self.run and self.run.settings)
+
+    @functools.cached_property
+    def known(self) -> list[ModelFolder]:
+        """The folders of the weights to use, the most decisive first."""
+        source = self.source_in_use
+        folders = (self.run, source, source and source.base)
+        return [folder for folder in folders if folder]
+
+    @property
+    def source_in_use(self) -> Source | None:
+        """The weights of --init_checkpoint, unless a run goes on from its own."""
+        return None if self.continues_run else self.source
+
+    @functools.cached_property
+    def _records(self) -> KnownRecords | None:
+        return self._find_records() if self._find_records else None
+
+    # --- Flags -----------------------------------------------------------------------
+
+    @functools.cached_property
+    def flags(self) -> ModelFlags:
+        """The flags, with what the files know; what they do not know stays None."""
+        flags = dataclasses.replace(self.flags_with_config, vocab_file=self.vocab_file)
+        if flags.vocab_file is None:
+            return flags
+        kind = kind_of(flags.vocab_file)
+        absent = [name for name in kind.text_flags if getattr(flags, name) is None]
+        if self._records:
+            settings = self._records.text
+            flags = flags.or_else({name: settings.get(name) for name in absent})
+        for known in self.known if absent else ():
+            flags = flags.or_else(known.text.flags(kind))
+        return flags
+
+    @property
+    def flags_with_config(self) -> ModelFlags:
+        """The flags; only the config is filled in."""
+        return dataclasses.replace(self._flags, bert_config_file=self.config_file)
+
+    @functools.cached_property
+    def config_file(self) -> str | None:
+        """--bert_config_file, or what is known of it."""
+        if self._flags.bert_config_file is not None:
+            return self._flags.bert_config_file
+        return next(filter(None, (known.config_file for known in self.known)), None)
+
+    @functools.cached_property
+    def vocab_file(self) -> str | None:
+        """--vocab_file, or what is known of it."""
+        if self._flags.vocab_file is not None:
+            return self._flags.vocab_file
+        return next(self._vocab_files(), None)
+
+    def _vocab_files(self) -> Iterator[str]:
+        """Yields the vocabularies that the model may have."""
+        known = filter(None, (known.vocab_file for known in self.known))
+        if not self._records:
+            yield from known
+        elif digest := self._records.text.get(recorded_settings.DIGEST):
+            paths = itertools.chain(known, self._records.vocab_files)
+            yield from (path for path in paths if _digest(path) == digest)
+        elif self._records.need_vocabulary:
+            yield from known
+
+    def _check_is_known(self, name: str, path: str | None) -> None:
+        """Refuses a flag that names nothing, or that is not given and not known."""
+        if path is not None:
+            if not hub.is_address(path) and not sources.exists(path):
+                raise UserError(
+                    f"{path}: no such file; pass the model's {setting(name)}"
+                )
+            return
+        for known in self.known:
+            if name == "bert_config_file":
+                _ = known.config  # says what is there instead
+            raise UserError(
+                f"{known.folder}: contains no vocabulary; pass {setting(name)}"
+            )
+        raise UserError(
+            f"--{name} is required if neither --init_checkpoint nor a run in --output_dir "
+            "supplies it"
+        )
+
+    # --- The config ------------------------------------------------------------------
+
+    @functools.cached_property
+    def config(self) -> EncoderConfig:
+        """The architecture.
+
+        Raises:
+            UserError: it is not known, cannot be read, describes another network than the
+                file next to the weights, or one that does not fit into memory.
+        """
+        return config_of(self.source, self._flags.bert_config_file)
+
+    @functools.cached_property
+    def _stored_config(self) -> EncoderConfig:
+        self._check_is_known("bert_config_file", self.config_file)
+        folder = self._with_config(self.config_file)
+        return folder.config if folder else read_config(self.config_file)
+
+    def _with_config(self, path) -> ModelFolder | None:
+        """The folder that has this config."""
+        return next((known for known in self.known if known.config_file == path), None)
+
+    # --- The tokenizer ---------------------------------------------------------------
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What turns text into ids, compared with what was noted of the weights.
+
+        Raises:
+            UserError: the vocabulary cannot be read or is not known, or the weights of
+                --init_checkpoint need another one or other flags.
+        """
+        self._check_is_known("vocab_file", self.flags.vocab_file)
+        tokenizer = self.flags.load_tokenizer(self.vocab_file)
+        tokenizer.check_release(self._flags.init_checkpoint)
+        if source := self.source_in_use:
+            source.text.check(tokenizer.settings, kind_of_tokenizer(tokenizer))
+            check_ids(tokenizer, source.folder)
+            check_text(tokenizer, source.folder, source.text.noted)
+        return tokenizer
+
+
+class TrainableModel(Model):
+    """The model of a script that trains.
+
+    Args:
+        flags: `RunOptions`.
+    """
+
+    _flags: RunOptions
+
+    @functools.cached_property
+    def config(self) -> EncoderConfig:
+        """The architecture, which must have a position for every token of a row.
+
+        Raises:
+            UserError: the file cannot be read, is not a config, has too few positions, or
+                describes more than fits into memory.
+        """
+        flags, path, config = self._flags, self.config_file, self._stored_config
+        try:
+            config = dataclasses.replace(config, **flags.network_changes(config))
+        except TypeError as error:
+            raise UserError(
+                f"{path}: an encoder of this kind has no choice of --pooling"
+            ) from error
+        if flags.max_seq_length > config.max_position_embeddings:
+            raise UserError(
+                f"--max_seq_length={flags.max_seq_length} is more than "
+                f"max_position_embeddings={config.max_position_embeddings}, the tokens of "
+                f"the longest row in {path}; pass that or less"
+            )
+        self._check_same_network(config)
+        if not flags.uses_tpu:
+            numbers = 2 if flags.do_train else 1
+            capacity.check_network(config, path, numbers_per_weight=numbers)
+        return config
+
+    def _check_same_network(self, config):
+        """Compares the config with the one next to the weights to use, if there are any."""
+        flags = self._flags
+        if self.run:
+            if flags.do_train and self.continues_run:
+                return  # a run that goes on is compared with all that it began with
+            path = self.folder.file(CONFIG)
+            folder, remedy = self._with_config(path), "use that file"
+            learned = folder.config if folder else config_at(path)
+        elif self.source and not flags.change_network:
+            path, learned = self.source.folder, _learned(self.source)
+            remedy = "use the config there, or pass --change_network"
+        else:
+            return
+        _compare(config, self.config_file, learned, path, remedy)
+
+
+def _digest(vocab_file):
+    """Identifies a vocabulary; None if it is not there, or not a vocabulary."""
+    try:
+        return load_vocabulary(vocab_file).digest
+    except (UserError, OSError):
+        return None
+
+
+def check_teacher(source: Source, flags: RunOptions) -> None:
+    """Refuses a teacher in the student's own folder, or without a config.
+
+    Args:
+        flags: of the student.
+    Raises:
+        UserError: does not name the teacher.
+    """
+    if os.path.realpath(source.folder) == os.path.realpath(flags.output_dir):
+        raise UserError("is also --output_dir; a student needs its own folder")
+    if not source.config_file:
+        raise UserError(
+            f"there is no {CONFIG} or config.json in {source.folder}; a teacher "
+            "needs the one that it was trained with next to its weights"
+        )
+
+
+# --- Comparisons ---------------------------------------------------------------------
+
+
+def config_of(source: Source, config_file: str | None) -> EncoderConfig:
+    """The config of weights: the one next to them, or that of --bert_config_file.
+
+    Raises:
+        UserError: there is none, or both are there and describe different networks; or it
+            does not fit into memory.
+    """
+    config = read_config(config_file) if config_file else source.config
+    if config_file and config_file != source.config_file:
+        remedy = "use that file, or move it away if it does not belong to the weights"
+        _compare(config, config_file, _learned(source), source.folder, remedy)
+    capacity.check_network(config, config_file or source.config_file)
+    return config
+
+
+def _learned(source: Source) -> EncoderConfig | None:
+    """The config next to weights; None if there is none, or it is of another kind."""
+    try:
+        return source.config
+    except UserError:
+        return None
+
+
+def config_at(path: str) -> EncoderConfig | None:
+    """The config in a file; None if there is none, or it is of another kind of model."""
+    try:
+        return read_config(path)
+    except UserError:
+        return None
+
+
+def _compare(config, config_file, learned, path, remedy):
+    """Compares a config with that of the weights, in whatever loading would not refuse."""
+    if learned is None:
+        return
+    kind, was = config.architecture, learned.architecture
+    if kind != was:
+        raise UserError(
+            f"{config_file}: describes a network of the architecture {kind!r}, "
+            f"but the weights are those of one of {was!r}; use the config in {path}"
+        )
+    # With fewer layers, those above would be left out.
+    for name in dict.fromkeys((*config.keys_without_shape, "num_hidden_layers")):
+        value, was = getattr(config, name), getattr(learned, name, None)
+        if was not in (None, value):
+            raise UserError(
+                f"{config_file}: {name} is {value!r}, but {was!r} in {path}, "
+                f"with which the weights were trained; {remedy}"
+            )
+
+
+def check_text(tokenizer: Tokenizer, folder: str, noted: tuple[str, Mapping]) -> None:
+    """Checks a tokenizer against the settings that a run noted.
+
+    Args:
+        folder: of the run.
+        noted: see `recorded_settings.noted_by_run`.
+    Raises:
+        UserError: flags or vocabulary differ.
+    """
+    path, state = noted
+    for name, value in tokenizer.settings.items():
+        if state.get(name, value) == value:
+            continue
+        if name == "vocab_sha256":
+            noted_by_pretraining = os.path.basename(path) == TEXT
+            if noted_by_pretraining and kind_of_tokenizer(tokenizer).find(folder):
+                check_ids(tokenizer, folder)  # some may be renamed
+                continue
+            raise UserError(
+                f"{path}: the model was trained with another vocabulary; pass the same "
+                f"{setting('vocab_file')}"
+            )
+        raise UserError(
+            f"{path}: the model was trained with another {setting(name)}; pass "
+            f"{setting(name, state[name])}"
+        )
+
+
+def check_ids(tokenizer: Tokenizer, folder: str) -> None:
+    """Allows new tokens only in rows that training never reached, named [unused...]."""
+    vocabulary = tokenizer.vocabulary
+    kind = kind_of_tokenizer(tokenizer)
+    path = kind.find(folder)
+    if not path:
+        _refuse_other_kind(tokenizer, folder)
+        return
+    if path == vocabulary.path or anywhere.isdir(path):
+        return
+    files = _files_at(tokenizer, kind, path)
+    try:
+        tokens = kind.parse(files.pop(kind.vocabulary_file))
+    except ValueError:  # a compressed file, for example
+        return
+    for id, (token, learned) in enumerate(zip(vocabulary.tokens, tokens, strict=False)):
+        if token != learned and not learned.startswith("[unused"):
+            raise UserError(
+                f"{vocabulary.path}: token {id} is {token!r}, but {learned!r} in {path}, "
+                "next to the checkpoint; use that file, or move it away if it does not "
+                "belong to the checkpoint"
+            )
+    for name, content in files.items():
+        if not kind.is_same_file(name, content, tokenizer.files[name]):
+            raise UserError(
+                f"{vocabulary.path}: has another {name} than {path}, next to the "
+                "checkpoint; use those files, or move them away if they do not belong to "
+                "the checkpoint"
+            )
+
+
+def _files_at(tokenizer, kind, path):
+    """The files of the vocabulary at a path, as far as they are there, by name."""
+    if tokenizer_json.is_path(path):
+        return kind.read_files(path)
+    paths = {
+        name: os.path.join(os.path.dirname(path), name) for name in tokenizer.files
+    }
+    paths[kind.vocabulary_file] = path
+    contents = {}
+    for name, other in paths.items():
+        if anywhere.exists(other):
+            with anywhere.access(other):
+                contents[name] = sources.content(other)
+    return contents
+
+
+def _refuse_other_kind(tokenizer, folder):
+    path = find_vocabulary(folder)
+    if path and not isinstance(tokenizer, kind_of(path).tokenizer):
+        raise UserError(
+            f"{tokenizer.vocabulary.path}: another kind of vocabulary than {path}, next to "
+            "the checkpoint; use that file, or move it away if it does not belong to the "
+            "checkpoint"
+        )

@@ -10,6 +10,7 @@ from modeling.architectures.table import make_encoder
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import TEACHERS
 from modeling.objectives import tasks
+from run_squad import SPAN_HEADS
 from tests import tiny
 from tests.family.xlnet.test_xlnet_encoder import GOLDEN, read_config
 from tests.modeling.distillation.test_distillation import LENGTHS, batch_of
@@ -108,7 +109,7 @@ def test_summaries_equal_the_release(golden, pooling):
 
 def questions(golden):
     objective, model = test_span_beams.made(
-        "xlnet",
+        SPAN_HEADS["xlnet"],
         CONFIG,
         {
             v.path: golden.get(f"variables/{v.path}")

@@ -2,10 +2,13 @@
 
 import dataclasses
 
+import pytest
+
+from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, borrowed
-from tests import classifier
+from tests import classifier, peft_adapters
 
 
 def test_a_layer_that_the_base_lacks_is_trained_whole():
@@ -22,3 +25,13 @@ def test_a_layer_that_the_base_lacks_is_trained_whole():
     names = [f"electra/pooler/dense/{name}" for name in ("kernel", "bias")]
     assert pooler == dict.fromkeys(names, True)
     assert borrowed(model) == set(base)
+
+
+def test_a_head_without_a_layer_that_theirs_has_is_refused(tmp_path):
+    peft_adapters.write_base(tmp_path, "electra")
+    peft_adapters.make(tmp_path, "electra", pooler_act=None)
+    with pytest.raises(
+        UserError, match="has a layer classifier.dense: this model has no"
+    ):
+        peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()

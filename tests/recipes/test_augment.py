@@ -1,6 +1,7 @@
 """augment.py: the same flags give the same rows, whatever the batches and order."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import shutil
@@ -14,15 +15,16 @@ from training.run import capacity
 from training.storage import checkpoint
 from training.storage.source import Source
 from errors import UserError
-from family.roberta.config import RobertaConfig
 from files import memory
 from modeling.objectives import masked_lm
 from recipes import augment, rewriting
+from tests import samples
 from tests.given import RELEASED
 from tests.recipes.scripts import of_augmentation
 from tests.training.run.test_capacity import refused
 from text.tokenizers.table import TokenizerOptions
 
+ROBERTA = samples.collect("CONFIGS").get("roberta")
 LINES = [
     "The movie is good, but the actors of the film were great!",
     "Don't return the list of 12 values (see the docs).",
@@ -186,9 +188,11 @@ def test_ngrams(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not ROBERTA, reason="family/roberta is not there")
 def test_a_byte_level_vocabulary_without_segments(tmp_path):
     vocab = str(tests.GOLDEN / "byte_bpe")
-    config = RobertaConfig(
+    config = dataclasses.replace(
+        ROBERTA,
         vocab_size=905,
         hidden_size=16,
         num_hidden_layers=1,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.bert import BertConfig
-from training.storage.checkpoint import read_config
 
 
 def test_config_reads_the_release_and_round_trips(tmp_path):

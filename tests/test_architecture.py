@@ -414,10 +414,7 @@ SYSTEMS = {
     "span_corruption": "span_corruption",
 }
 # Files that know others by name; the list may only become shorter.
-KNOWING = {
-    "build_vocab.py": ["sentencepiece"],
-    "run_text_to_text.py": ["t5"],
-}
+KNOWING = {"build_vocab.py": ["sentencepiece"], "run_text_to_text.py": ["t5"]}
 
 
 def words_of_code(path) -> set[str]:

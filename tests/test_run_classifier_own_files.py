@@ -10,7 +10,7 @@ import pytest
 import convert_checkpoint
 import tests
 from training.backend import tf
-from training.run import checks as training_run
+from training.run.settle import TrainableModel
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from training.storage.source import Source
@@ -214,17 +214,17 @@ def test_rows_that_training_never_reached_may_have_new_tokens(folder):
     tensors = Source.open(str(GOLDEN / "checkpoint" / "bert_model.ckpt")).read()
     prefix = checkpoint.save(Folder.open(str(folder / "model")), 1, tensors, keep=1)
     given = options(folder, "custom", do_train=True, init_checkpoint=prefix)
-    assert training_run.make_tokenizer(given).encode("a hen") == [6, 5 + len(WORDS) + 2]
+    assert TrainableModel(given).tokenizer.encode("a hen") == [6, 5 + len(WORDS) + 2]
     # Bytes that mark their order are no part of a token; what is packed is not compared.
     beside = folder / "model" / "vocab.txt"
     content = beside.read_bytes()
     for other in (b"\xef\xbb\xbf" + content, gzip.compress(content)):
         beside.write_bytes(other)
-        training_run.make_tokenizer(given)
+        _ = TrainableModel(given).tokenizer
     beside.write_bytes(content)
     write_lines(folder / "vocab.txt", [*SPECIAL_TOKENS, *WORDS[:-1], "cow", *unused])
     with pytest.raises(UserError, match="vocab.txt: token 16 is 'cow', but"):
-        training_run.make_tokenizer(given)
+        _ = TrainableModel(given).tokenizer
 
 
 @pytest.mark.slow

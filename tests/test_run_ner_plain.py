@@ -6,7 +6,7 @@ import random
 import pytest
 
 import run_ner
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from errors import UserError
 from serving import predictor
 from tests import jobs
@@ -234,10 +234,10 @@ def test_a_file_of_two_schemes_is_refused(tmp_path):
 def test_labels_of_another_program_may_be_any_tags(tmp_path):
     write_files(tmp_path)
     given = run_ner.Options(**flags(tmp_path, do_predict=True))
-    tagger = run_ner.make(given, Folder.open(given.output_dir))
+    tagger = run_ner.make(TrainableModel(given))
     tagger.restore({"head": "tagging", "labels": ["VERB", "ADV", "O"]})
     assert tagger.labels == ["VERB", "ADV", "O"] and tagger.form == "word_tags"
     given = run_ner.Options(**flags(tmp_path, do_predict=True, tag_scheme="none"))
-    tagger = run_ner.make(given, Folder.open(given.output_dir))
+    tagger = run_ner.make(TrainableModel(given))
     tagger.restore({"head": "tagging", "labels": ["B-X", "O"]})
     assert tagger.labels == ["B-X", "O"]

@@ -10,8 +10,8 @@ import pytest
 
 import run_squad
 from training.backend import tf
+from training.run.settle import TrainableModel
 from training.storage import checkpoint
-from training.storage.folder import Folder
 from training.storage.source import Source
 from tests import jobs
 from tests.jobs import results
@@ -30,8 +30,7 @@ from tests.squad import (
     write_files,
 )
 from text.records.schema import Feature
-from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import WordPiece
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.finetuning.experiment import Experiment
 from training.interchange import hugging_face
 
@@ -62,10 +61,8 @@ def copy(trained, tmp_path):
 def rows_are_made(folder, **changes):
     """Reads the training file and makes its rows, as a run does before it trains."""
     given = run_squad.Options(**flags(folder, do_train=True, **changes))
-    tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
-    experiment = Experiment(
-        run_squad.Squad(given, tokenizer), given, Folder.open(given.output_dir)
-    )
+    model = TrainableModel(given)
+    experiment = Experiment(run_squad.make(model), model)
     with contextlib.closing(experiment.sets):
         experiment.read(["train"])
 

@@ -4,7 +4,7 @@ import json
 import pathlib
 
 import run_text_to_text
-from training.storage.folder import Folder
+from training.run.settle import TrainableModel
 from family.t5.config import T5Config
 from tests import jobs, tiny
 from text.tokenizers.vocabulary import SEP, SPECIAL_TOKENS
@@ -65,7 +65,7 @@ def run(folder: pathlib.Path, **changes) -> None:
 def make_task(folder: pathlib.Path, **changes):
     """The task, as the script makes it."""
     given = run_text_to_text.Options(**flags(folder, do_predict=True, **changes))
-    return run_text_to_text.make(given, Folder.open(given.output_dir))
+    return run_text_to_text.make(TrainableModel(given))
 
 
 def answers(folder: pathlib.Path, name="predictions.jsonl") -> list[dict]:

@@ -12,6 +12,7 @@ import run_squad
 from training.backend import tf
 from training.run.settle import TrainableModel
 from training.storage import checkpoint
+from training.storage.folder import Folder
 from training.storage.source import Source
 from tests import jobs
 from tests.jobs import results

@@ -5,7 +5,6 @@ import json
 import create_pretraining_data
 import tests
 from tests import exports, ner, pretraining, squad, swag, tiny
-from tests.family.t5 import runs as text_to_text
 
 GOLDEN = tests.GOLDEN
 RELEASED = {
@@ -49,10 +48,6 @@ def of_swag(given):
         lines = swag.swag_lines(16, 1, labelled)
         swag.write_csv(given / f"{name}.csv", lines)
     return swag.flags(given)
-
-
-def of_text_to_text(given):
-    return text_to_text.flags(text_to_text.write_files(given))
 
 
 def of_ner(given):
@@ -111,28 +106,12 @@ def of_features(given):
     }
 
 
-def of_augmentation(given):
-    (given / "text.txt").write_text("the first\nthe second\n")
-    return {**RELEASED, "input_file": str(given / "text.txt"), "num_copies": 2}
-
-
 def of_questions(given):
     (given / "text.txt").write_text("a good day\n")
     return {
         "model_dir": exports.write(given / "model", "label"),
         "input_file": str(given / "text.txt"),
     }
-
-
-def of_documentation(given):
-    sentence = "Returns number {} of the words that are in this fine module of {}."
-    for number in range(8):
-        for package in ("one", "two"):
-            some = (sentence.format(10 * number + i, package) for i in range(9))
-            path = given / package / f"module{number}.py"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f'"""{" ".join(some)}"""\n')
-    return {"held_out_every": 2, "package_sentences": 2, "package_dev_sentences": 2}
 
 
 def of_nothing(given):

@@ -31,7 +31,7 @@ import tests
 from training.storage import checkpoint
 from errors import UserError
 from modeling.objectives import masked_lm
-from tests import forked, given, tiny
+from tests import forked, given, samples, tiny
 
 MUCH = str(10**16)
 NUMBERS = ["0", "-1", str(2**31), MUCH, str(2**63), "1e308", "nan", "inf"]
@@ -71,17 +71,6 @@ def _of_conversion(folder):
     return {"input": [given.RELEASED["init_checkpoint"]], "vocab_file": vocab_file}
 
 
-def _of_ablations(folder):
-    (folder / "text.txt").write_text("One is here. Two are not.\n\nAnother one.\n" * 9)
-    task = f"SST-2:{given.of_classifier(folder)['data_dir']}"
-    return {"table": ["5"], "input_file": [str(folder / "text.txt")], "tasks": [task]}
-
-
-def _of_suite(folder):
-    task = f"SST-2:{given.of_classifier(folder)['data_dir']}"
-    return {"init_checkpoint": [given.RELEASED["init_checkpoint"]], "tasks": [task]}
-
-
 _TRAIN = {"output_dir": "out", "do_train": True, "do_eval": True}
 _OUT = {"output_file": "out"}
 # Script -> what makes its files and returns their flags, and the other flags.
@@ -89,7 +78,6 @@ SCRIPTS = {
     "run_classifier": (given.of_classifier, _TRAIN | {"do_predict": True}),
     "run_squad": (given.of_squad, _TRAIN),
     "run_swag": (given.of_swag, _TRAIN),
-    "run_text_to_text": (given.of_text_to_text, _TRAIN),
     "run_ner": (given.of_ner, _TRAIN),
     "run_pretraining": (given.of_pretraining, _TRAIN),
     "create_pretraining_data": (
@@ -100,16 +88,14 @@ SCRIPTS = {
     "inspect_records": (given.of_inspection, {"report_file": "out.html"}),
     "extract_features": (given.of_features, _OUT),
     "predict": (given.of_questions, _OUT),
-    "recipes.augment": (given.of_augmentation, _OUT),
     "fill_mask": (_of_masks, {}),
     "continue_text": (_of_continuation, {"num_tokens": 2}),
     "convert_checkpoint": (_of_conversion, {"output_dir": "out"}),
-    "recipes.collect_documentation": (given.of_nothing, _OUT | {"max_modules": 20}),
-    "recipes.demo": (given.of_nothing, {"short": True, "output_dir": "out"}),
-    "recipes.ablations": (_of_ablations, {"output_dir": "out"}),
-    "recipes.suite": (_of_suite, {"output_dir": "out"}),
+    **samples.collect("SCRIPTS", "scripts"),
 }
-ONLY_READ = {"recipes.demo", "recipes.ablations", "recipes.suite"}  # they take minutes
+ONLY_READ = samples.collect("ONLY_READ", "scripts")  # script -> why it is not run
+READ_NO_TEXT = {"inspect_records": "reads records"}
+READ_NO_TEXT |= samples.collect("READ_NO_TEXT", "scripts")
 
 
 def make_files(script: str, folder: pathlib.Path) -> dict:

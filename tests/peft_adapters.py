@@ -10,10 +10,8 @@ import run_classifier
 from training.storage import adapters, checkpoint, checkpoint_contents
 from training.storage.folder import Folder
 from training.storage.source import Source
-from family.electra.encoder import ElectraConfig
-from family.roberta.config import RobertaConfig
 from modeling.objectives import low_rank, tasks
-from tests import classifier, jobs, tiny
+from tests import classifier, jobs, samples, tiny
 from training.interchange import hugging_face
 
 _SIZES = {
@@ -25,10 +23,19 @@ _SIZES = {
     "max_position_embeddings": 32,
     "hidden_act": "gelu_erf",
 }
-CONFIGS = {
-    "bert": dataclasses.replace(classifier.TINY, num_hidden_layers=2),
-    "roberta": RobertaConfig(**_SIZES, pad_token_id=0),
-    "electra": ElectraConfig(**_SIZES, type_vocab_size=2, pooler_act="gelu_erf"),
+# What those of relatives have besides.
+_OWN = {
+    "roberta": {"pad_token_id": 0},
+    "electra": {
+        "embedding_size": classifier.TINY.hidden_size,
+        "type_vocab_size": 2,
+        "pooler_act": "gelu_erf",
+    },
+}
+CONFIGS = {"bert": dataclasses.replace(classifier.TINY, num_hidden_layers=2)} | {
+    name: dataclasses.replace(config, **_SIZES, **_OWN[name])
+    for name, config in samples.collect("CONFIGS").items()
+    if name in _OWN
 }
 
 

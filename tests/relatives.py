@@ -11,33 +11,11 @@ import run_ner
 import run_squad
 import run_swag
 from training.storage import checkpoint
-from family.albert.encoder import AlbertConfig
-from family.electra.encoder import ElectraConfig
-from family.elmo.encoder import ElmoConfig
-from family.gpt.encoder import GptConfig
-from family.t5.config import T5Config
-from family.xlnet.encoder import XlnetConfig
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.table import make_encoder
-from tests import classifier, jobs, ner, squad, swag, tiny
+from tests import classifier, jobs, ner, samples, squad, swag, tiny
 
-_SIZES = {
-    "vocab_size": 9,
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "max_position_embeddings": 64,
-}
-CONFIGS = {
-    "albert": AlbertConfig(**_SIZES),
-    "electra": ElectraConfig(**_SIZES),
-    "xlnet": XlnetConfig(9, 16, 2, 2, 8, 16, "gelu", True),
-    "elmo": ElmoConfig(9, hidden_size=16, lstm_size=12),
-    "gpt": GptConfig(9, 16, 2, 2, 16, max_position_embeddings=64),
-    "t5": T5Config(9, 16, 2, 2, 16, attention_head_size=8, eos_token_id=3),
-}
+CONFIGS = samples.collect("CONFIGS")
 
 
 def write_start(

@@ -19,8 +19,18 @@ from training.queries import arguments
 from modeling.optimizers.clipping import clip_scale
 from modeling.optimizers.in_keras import LearningRate, Optimizer
 from modeling.optimizers.table import OptimizerSettings
-from tests import classifier, forked, jobs, ner, squad, swag, test_docs, tiers, tiny
-from tests.family.t5 import runs as text_to_text
+from tests import (
+    classifier,
+    forked,
+    jobs,
+    ner,
+    samples,
+    squad,
+    swag,
+    test_docs,
+    tiers,
+    tiny,
+)
 
 MODEL = str(tests.GOLDEN / "checkpoint")
 TEXTS = ["Open the file.", ("Close it?", "It is closed."), "one of many words " * 50]
@@ -476,11 +486,7 @@ RUNS = {
     "run_ner.py": (ner.write_files, ner.run, ("tags",)),
     "run_squad.py": (squad.write_files, squad.run, ("answer",)),
     "run_swag.py": (swag.write_files, swag.run, ("predicted", "probabilities")),
-    "run_text_to_text.py": (
-        text_to_text.write_files,
-        text_to_text.run,
-        ("predicted",),
-    ),
+    **samples.collect("ANSWERING", "scripts"),
 }
 
 

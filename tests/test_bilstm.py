@@ -19,8 +19,7 @@ from modeling import layers
 from modeling.bilstm import BiLstm
 from modeling.objectives import masked_lm, tasks
 from serving import predictor
-from tests import jobs, ner, squad, tiny
-from tests.family.elmo import numpy_lstm
+from tests import jobs, ner, numpy_lstm, squad, tiny
 
 LENGTHS = (5, 1, 8)
 SIZE = 6

@@ -13,9 +13,8 @@ from errors import UserError
 from modeling import layers
 from modeling.architectures.table import make_encoder
 from modeling.objectives import sentence_pairs
+from tests import samples
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
-from tests.family.electra.test_electra_encoder import CONFIG as ELECTRA
-from tests.family.electra.test_electra_encoder import golden as electra_weights
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
 LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
@@ -89,15 +88,11 @@ def test_a_student_computes_what_these_layers_compute(tmp_path):
     assert ops.shape(hidden) == (1, 6, TINY.hidden_size)
 
 
-@pytest.mark.parametrize(
-    ("model", "kept"),
-    [
-        ("hf/token_classification", [1]),
-        ("roberta/hf/masked_lm", [1]),
-        ("electra/hf/electra_masked_lm", [0]),
-        ("gpt/hf", [0, 2]),
-    ],
-)
+# Golden model -> the layers that its student has.
+STUDENTS = {"hf/token_classification": [1]} | samples.collect("STUDENTS")
+
+
+@pytest.mark.parametrize(("model", "kept"), STUDENTS.items())
 def test_layers_of_models_of_transformers(tmp_path, model, kept):
     source = str(GOLDEN / model)
     convert(input=[source], output_dir=str(tmp_path / "released"))
@@ -113,23 +108,6 @@ def test_layers_of_models_of_transformers(tmp_path, model, kept):
     assert config.num_hidden_layers == len(kept)
 
 
-@pytest.mark.parametrize("network", ["discriminator", "generator"])
-def test_of_two_networks_one_has_a_student(tmp_path, network):
-    source = tmp_path / "both"
-    source.mkdir()
-    (source / "bert_config.json").write_text(ELECTRA.to_json_string())
-    checkpoint.write_bundle(
-        str(source / "model.ckpt-0"), electra_weights("weights.npz")
-    )
-    given = {"input": [str(source)], "network": network}
-    convert(**given, output_dir=str(tmp_path / "whole"))
-    convert(**given, output_dir=str(tmp_path / "student"), keep_layers=[1])
-    teacher = Source.open(str(tmp_path / "whole")).read()
-    check(tmp_path / "student", teacher, [1])
-    with pytest.raises(UserError, match="pass --network=generator or discriminator"):
-        convert(input=[str(source)], output_dir=str(tmp_path / "new"), keep_layers=[1])
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -141,13 +119,6 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
         (
             {"keep_layers": [0], "keep_optimizer": True},
             "--keep_optimizer: slots would not fit .* a student of fewer layers",
-        ),
-        (
-            {
-                "keep_layers": [0],
-                "input": [str(GOLDEN / "albert" / "hf" / "masked_lm")],
-            },
-            "layers of the architecture 'albert' have no weights of their own",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -69,6 +70,24 @@ def test_the_core_runs_without_family_and_recipes(tmp_path):
             )
         else:
             assert done.returncode == 0, done.stderr
+
+
+# They look at the whole repository: its folders, its pages, and copies of it.
+_OF_THE_WHOLE = ("test_architecture", "test_docs", "test_extensions")
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_the_core_passes_its_tests_without_family_and_recipes(tmp_path):
+    core = copy(tmp_path / "core", "benchmarks", "docs", "vocab")
+    for path in (tests.ROOT / "pyproject.toml", *tests.ROOT.glob("*.sh")):
+        shutil.copy(path, core)
+    ignore = shutil.ignore_patterns("__pycache__", "family", "recipes")
+    shutil.copytree(tests.ROOT / "tests", core / "tests", ignore=ignore)
+    ignored = (f"--ignore=tests/{name}.py" for name in _OF_THE_WHOLE)
+    done = run(core, "-m", "pytest", "-m", "not slow", "-n", "2", *ignored)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert re.search(r"\b\d{4} passed", done.stdout)
 
 
 @pytest.mark.slow

@@ -1,13 +1,10 @@
 """Every fine-tuning script on checkpoints of a family, with layer-wise rates."""
 
-import json
-
 import pytest
 
-import extract_features
 import run_classifier
 from errors import UserError
-from tests import jobs
+from tests import jobs, tiny
 from tests.relatives import (
     CONFIGS,
     TASKS,
@@ -35,7 +32,9 @@ PAIRS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("architecture", "head"), PAIRS)
+@pytest.mark.parametrize(
+    ("architecture", "head"), [pair for pair in PAIRS if pair[0] in CONFIGS]
+)
 def test_every_task_trains(tmp_path, untraced, architecture, head):
     script, write_files, flags, score = TASKS[head]
     write_files(tmp_path)
@@ -56,7 +55,7 @@ def test_every_task_trains(tmp_path, untraced, architecture, head):
 def test_a_config_of_another_architecture_is_named(tmp_path, config):
     classifier_files(tmp_path)
     start, _ = write_start(tmp_path, config)
-    other = CONFIGS["electra" if config.architecture == "albert" else "albert"]
+    other = tiny.config()
     (tmp_path / "other.json").write_text(other.to_json_string())
     with pytest.raises(UserError, match=f"'{other.architecture}', but the weights are"):
         given = {"do_train": True, "bert_config_file": f"{tmp_path}/other.json"}
@@ -68,23 +67,3 @@ def test_layerwise_rates_outside_their_range_are_refused(tmp_path, value):
     given = classifier_flags(tmp_path, do_train=True, layerwise_lr_decay=value)
     with pytest.raises(UserError, match="must be above 0 and at most 1"):
         run_classifier.Options(**given)
-
-
-@pytest.mark.slow
-def test_vectors_of_a_text(tmp_path, untraced):
-    classifier_files(tmp_path)
-    start, _ = write_start(tmp_path, CONFIGS["xlnet"])
-    (tmp_path / "texts").write_text("a b ||| a\n")
-    given = {
-        "input_file": str(tmp_path / "texts"),
-        "output_file": str(tmp_path / "features"),
-        "vocab_file": str(tmp_path / "vocab.txt"),
-        "bert_config_file": str(tmp_path / "config.json"),
-        "max_seq_length": 16,
-        "layers": [-1, -2],
-    }
-    jobs.run(extract_features, given | start)
-    line = json.loads((tmp_path / "features").read_text())
-    assert len(line["features"]) == 6
-    for token in line["features"]:
-        assert [len(layer["values"]) for layer in token["layers"]] == [16, 16]

@@ -11,15 +11,12 @@ from training.backend import tf
 from training.run import distribution, loop
 from training.storage.source import Source
 from errors import UserError
-from family.albert.encoder import AlbertConfig
-from family.t5.text_to_text import TextToText
 from modeling.architectures.table import make_encoder
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
 from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.label_loss import WithLabelLoss
 from tests import classifier, jobs, relatives
-from tests.family.t5 import runs as text_to_text
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=4)
 LOWER = re.compile("/embeddings/|/layer_[01]/")
@@ -113,20 +110,8 @@ def test_freezing_zero_layers_freezes_the_embeddings():
     assert kept and all("/embeddings/" in path for path in kept)
 
 
-def test_layers_that_share_weights_are_frozen_together():
-    config = AlbertConfig(
-        vocab_size=9,
-        hidden_size=4,
-        num_attention_heads=1,
-        embedding_size=2,
-        num_hidden_layers=5,
-        num_hidden_groups=2,
-    )
+def test_freezing_nothing_is_refused():
     task = tasks.Classification(2)
-    for number in (0, 3, 5):
-        FrozenLayers(task, number).check(config)
-    with pytest.raises(UserError, match="would share .* use one of 0, 3, 5"):
-        FrozenLayers(task, 2).check(config)
     with pytest.raises(UserError, match="or nothing would be frozen; use one of 1"):
         FrozenLayers(task, 0).check(WordEmbeddingsConfig(9, hidden_size=4))
 
@@ -144,13 +129,3 @@ def test_what_cannot_be_frozen_is_refused(folder, changes, message):
     folder, run = folder
     with pytest.raises(UserError, match=message):
         run(folder, do_train=True, **changes)
-
-
-def test_the_lower_half_of_a_t5_is_frozen():
-    objective = FrozenLayers(TextToText(), 1)
-    objective.check(text_to_text.TINY)
-    paths = [v.path for v in objective.network(text_to_text.TINY).trainable_variables]
-    for kept in ("shared/embedding", "encoder/block_000"):
-        assert not any(kept in path for path in paths)
-    for trained in ("encoder/block_001", "decoder/block_000"):
-        assert any(trained in path for path in paths)

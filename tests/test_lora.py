@@ -12,7 +12,6 @@ from training.storage import adapters, checkpoint, checkpoint_contents, weight_f
 from training.storage.folder import Folder
 from training.storage.source import Source, read_config
 from errors import UserError
-from family.electra.encoder import ElectraConfig
 from modeling import layers
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
@@ -76,22 +75,6 @@ def test_only_adapters_and_the_head_are_trained():
     same = tasks.Classification(2).network(DEEP, seed=3)
     ids = {"input_ids": tf.ones((1, 4), tf.int32)}
     np.testing.assert_array_equal(model(ids)["logits"], same(ids)["logits"])
-
-
-def test_a_layer_that_the_base_lacks_is_trained_whole():
-    """A product with a kernel that nothing stores could not be read again."""
-    sizes = dataclasses.asdict(classifier.TINY)
-    names = {field.name for field in dataclasses.fields(ElectraConfig)} & sizes.keys()
-    config = ElectraConfig(**{n: sizes[n] for n in names}, pooler_act="gelu_erf")
-    base = [v.path for v in tasks.Classification(2).network(config).encoder.weights]
-    base = [name for name in base if "/pooler/" not in name]
-    task = tasks.Classification(2)
-    objective = LowRank(task, rank=2, alpha=4.0, targets=["dense"], base=base)
-    model = objective.network(config)
-    pooler = {v.path: v.trainable for v in model.weights if "/pooler/" in v.path}
-    names = [f"electra/pooler/dense/{name}" for name in ("kernel", "bias")]
-    assert pooler == dict.fromkeys(names, True)
-    assert borrowed(model) == set(base)
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ import tests
 from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, json_files, sources
-from recipes import ablations
 from tests import jobs, pretraining, tiny
 
 SENTENCES = "the cat sat on the mat .\na dog ran in the park .\n\n"
@@ -136,8 +135,6 @@ MODEL = str(tests.GOLDEN / "checkpoint")
     [
         (run_pretraining, "input_file"),
         (run_pretraining, "output_dir"),
-        (ablations, "bert_config_file"),
-        (ablations, "output_dir"),
         (convert_checkpoint, "input"),
         (convert_checkpoint, "output_dir"),
         (predict, "model_dir"),
@@ -148,10 +145,13 @@ def test_an_address_that_nothing_opens_is_refused(tmp_path, script, flag):
     """In one line, before any work, and without trying again and again."""
     flags = {
         run_pretraining: pretraining.flags(tmp_path),
-        ablations: {"table": ["5"]},
         convert_checkpoint: {"input": [MODEL], "output_dir": str(tmp_path / "new")},
         predict: {"input_file": "x"},
     }[script]
+    check_refused(script, flag, flags)
+
+
+def check_refused(script, flag, flags):
     for address, remedy in (
         ("http://x/y", "pass a local path, or an address gs://bucket/name"),
         ("x://y", "pass a local path, or an address gs://bucket/name"),

@@ -15,16 +15,15 @@ from training.storage import checkpoint
 from training.storage.folder import Folder
 from training.storage.source import Source
 from errors import UserError
-from family.gpt import next_token
-from family.gpt.encoder import GptConfig
-from family.roberta.config import RobertaConfig
 from modeling.objectives import masked_lm, tasks
-from tests import jobs
+from tests import jobs, samples
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.records import VOCAB_FILE, make_records
 from training.pretraining.word_teacher import WordTeacher
 
 TEACHER = dataclasses.replace(TINY, num_hidden_layers=2)
+CONFIGS = samples.collect("CONFIGS")
+CONFIGS = {name: CONFIGS[name] for name in CONFIGS.keys() & {"gpt", "roberta"}}
 RECIPE = {
     "distill_temperature": 2.0,
     "distill_weight": 5.0,
@@ -209,15 +208,6 @@ def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
         ),
         (
             {
-                "objective": "next_token",
-                "config": dataclasses.replace(
-                    TINY, attention_direction="left_to_right"
-                ),
-            },
-            "next_token does not learn masked words, .* use masked_lm_next_sentence or",
-        ),
-        (
-            {
                 "distill_attention_weight": 1.0,
                 "config": dataclasses.replace(TINY, num_attention_heads=4),
             },
@@ -269,21 +259,18 @@ def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     one = dataclasses.replace(TINY, type_vocab_size=1)
     folder = write(tmp_path / "one", masked_lm.MaskedLM().network(one), one)
     refused(tmp_path, given, folder, "type_vocab_size=1, less than the student's 2")
-    causal = dataclasses.replace(TINY, attention_direction="left_to_right")
-    network = next_token.NextToken().network(causal)
-    folder = write(tmp_path / "causal", network, causal, objective="next_token")
-    refused(tmp_path, given, folder, "next_token, which does not fill masks; use")
     assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [RobertaConfig, GptConfig])
-def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, kind):
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, name):
     """No segments, other names, and nothing but answers to compare.
 
     GPT's masked-LM head has no variables.
     """
-    config = kind(
+    config = dataclasses.replace(
+        CONFIGS[name],
         vocab_size=3000,
         hidden_size=12,
         num_hidden_layers=1,

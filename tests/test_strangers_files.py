@@ -25,14 +25,11 @@ import run_classifier
 import run_pretraining
 import run_swag
 from errors import UserError
-from recipes import ablations, augment, collect_documentation, demo, documentation
 from serving import export
 from tests import tiers
 from tests.given import (
     RELEASED,
-    of_augmentation,
     of_classifier,
-    of_documentation,
     of_features,
     of_inspection,
     of_nothing,
@@ -92,11 +89,7 @@ SCRIPTS = {
     "features": (extract_features, of_features),
     "questions": (predict, of_questions),
     "masks": (fill_mask, of_nothing),
-    "augmentation": (augment, of_augmentation),
     "conversion": (convert_checkpoint, of_nothing),
-    "documentation": (collect_documentation, of_documentation),
-    "demo": (demo, of_nothing),
-    "ablations": (ablations, of_nothing),
 }
 OUT = {"output_dir": "ROOT/output"}
 TRAIN = OUT | {"do_train": True}
@@ -160,21 +153,10 @@ REFUSED_TRAININGS = {
 }
 
 
-def end(script, **flags):
-    raise UserError("the end")
-
-
 @pytest.fixture(autouse=True)
-def small_and_fast(monkeypatch, tmp_path, untraced, no_fsync):
-    monkeypatch.setattr(demo, "_run", end)  # it takes minutes
+def small_and_fast(monkeypatch, untraced, no_fsync):
     # It loads the export in another process, and writes nothing there.
     monkeypatch.setattr(export, "_check", lambda *given: None)
-    packages = tmp_path / "given"
-    monkeypatch.setattr(
-        documentation,
-        "source_files",
-        lambda: sorted((p.parent.name, str(p)) for p in packages.glob("*/*.py")),
-    )
 
 
 def prepared(script: str, root: pathlib.Path) -> Callable:
@@ -270,8 +252,6 @@ REPORT = {"report_file": MADE}
 HDF5 = {"output_format": "hdf5", "pooling": "mean"}
 CONVERT = {"input": [RELEASED["init_checkpoint"]], "layout": "release"}
 TO_HUGGING_FACE = CONVERT | {"layout": "hugging_face"}
-PROSE = FILE | {"held_out_file": "ROOT/output/held"}
-PACKAGES = PROSE | {"package_dir": "ROOT/output"}
 EXISTS = planted("made", "held", "made.description.json")
 
 JOBS = {
@@ -282,15 +262,9 @@ JOBS = {
     "features": Case("features", FILE, arrange=EXISTS),
     "features as HDF5": Case("features", FILE | HDF5, arrange=EXISTS),
     "answers": Case("questions", FILE, arrange=EXISTS),
-    "augmentation": Case("augmentation", FILE, arrange=EXISTS),
     "masks": Case("masks", RELEASED | {"text": "the [MASK]"}),
     "conversion": Case("conversion", CONVERT | FOLDER),
     "conversion to another layout": Case("conversion", TO_HUGGING_FACE | FOLDER),
-    "documentation": Case(
-        "documentation",
-        PACKAGES,
-        arrange=planted("made", "held"),
-    ),
 }
 NAMED = ("output/made", "output/held")  # in the flags: what is there is to be replaced
 
@@ -310,9 +284,6 @@ REFUSED_JOBS = {
         "vocabulary", FILE, "must name a file", arrange=planted("made", guise="folder")
     ),
     "damaged records": Case("inspection", REPORT, "records", REPORT, no("records")),
-    "no texts to rewrite": Case(
-        "augmentation", FILE, "contains no text", FILE, emptied
-    ),
     "no texts": Case("features", FILE, "contains no text", FILE, emptied),
     "bad rows": Case(
         "questions", FILE | {"input_format": "jsonl"}, "text.txt", FILE, EXISTS
@@ -321,17 +292,6 @@ REFUSED_JOBS = {
     "conversion in a file's place": Case(
         "conversion", CONVERT | FOLDER, "made", arrange=planted("made")
     ),
-    "few packages": Case(
-        "documentation",
-        PACKAGES | {"package_sentences": 999},
-        "at least 2 are needed",
-        arrange=EXISTS,
-    ),
-    "documentation is a stranger's": Case(
-        "documentation", PACKAGES, NOT_OURS, strangers=("train.tsv",)
-    ),
-    "demo": Case("demo", OUT, "did not make", arrange=planted("full/notes.txt")),
-    "ablations": Case("ablations", {"table": ["5"]} | OUT, "did not make"),
 }
 for _name in (
     "notes.txt",
@@ -379,11 +339,3 @@ def test_strangers_in_unfinished_work(tmp_path, monkeypatch, capsys):
 
 def interrupt(*given):
     raise KeyboardInterrupt
-
-
-def test_strangers_in_the_folder_of_a_demo(tmp_path):
-    """Its own folder it takes up again, whatever else is in it by then."""
-    for _ in range(2):
-        with pytest.raises(UserError, match="the end"):
-            demo.main(demo.Options(output_dir=str(tmp_path)))
-        plant(tmp_path / "full", ["notes.txt"])

@@ -6,19 +6,13 @@ python fit_in_keras.py FOLDER [formats | replicas]
 it is everything else, with BERT.
 """
 
+import dataclasses
 import pathlib
 import sys
 
 import keras
 import numpy as np
 
-from family.albert.encoder import AlbertConfig
-from family.electra.encoder import ElectraConfig
-from family.elmo.encoder import ElmoConfig
-from family.gpt.encoder import GptConfig
-from family.roberta.config import RobertaConfig
-from family.t5.config import T5Config
-from family.xlnet.encoder import XlnetConfig
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.table import make_encoder
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
@@ -26,9 +20,10 @@ from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.span_beams import SpanBeams
+from modeling.objectives.span_head import DEFAULT
 from modeling.objectives.with_language_model import WithLanguageModel
 from modeling.optimizers.in_keras import LearningRate, Optimizer
-from run_squad import SPAN_HEADS
+from tests import samples
 
 SIZES = {
     "vocab_size": 40,
@@ -41,17 +36,11 @@ SIZES = {
 # Of one layer, because each compilation takes a second for each.
 ONE_LAYER = SIZES | {"num_hidden_layers": 1}
 BERT = BertConfig(**ONE_LAYER, hidden_dropout_prob=0.5)
-CONFIGS = [
-    BERT,
-    AlbertConfig(**SIZES, embedding_size=8),
-    ElectraConfig(**SIZES, embedding_size=8),
-    RobertaConfig(**SIZES),
-    GptConfig(**SIZES),
-    XlnetConfig(40, 16, 2, 2, 8, 16, "gelu", True),
-    ElmoConfig(40, hidden_size=16, lstm_size=12),
-    T5Config(40, 16, 2, 2, 16, attention_head_size=8, eos_token_id=3),
-    WordEmbeddingsConfig(40, hidden_size=16),
-]
+RELATIVES = {
+    name: dataclasses.replace(config, vocab_size=40)
+    for name, config in samples.collect("CONFIGS").items()
+}
+CONFIGS = [BERT, *RELATIVES.values(), WordEmbeddingsConfig(40, hidden_size=16)]
 RNG = np.random.default_rng(0)
 BATCH = {
     "input_ids": RNG.integers(5, 40, (8, 6)).astype("int32"),
@@ -117,14 +106,15 @@ def check_dropout():
 
 
 HEADS = [
-    tasks.Classification(2),
-    tasks.Span(),
-    tasks.Tagging(3),
-    tasks.Classification(2).with_layers(BiLstm(2, size=8), None),
-    SpanBeams(SPAN_HEADS["albert"], document_first=False, cls_last=False),
-    MaskedLM(),
-    WithLanguageModel(tasks.Classification(2), 0.5),
+    (tasks.Classification(2), BERT),
+    (tasks.Span(), BERT),
+    (tasks.Tagging(3), BERT),
+    (tasks.Classification(2).with_layers(BiLstm(2, size=8), None), BERT),
+    (SpanBeams(DEFAULT, document_first=False, cls_last=False), BERT),
+    (MaskedLM(), BERT),
 ]
+if "gpt" in RELATIVES:
+    HEADS.append((WithLanguageModel(tasks.Classification(2), 0.5), RELATIVES["gpt"]))
 
 
 class WithHead(keras.Model):
@@ -143,8 +133,7 @@ def check_heads():
     """What the scripts train draws dropout in `fit`, and only there."""
     more = {"masked_lm_positions": np.ones((8, 2), "int32")}
     more |= {"segment_ids": np.ones((8, 6), "int32")}
-    for objective in HEADS:
-        config = CONFIGS[4] if isinstance(objective, WithLanguageModel) else BERT
+    for objective, config in HEADS:
         model = WithHead(objective.network(config, seed=1))
         inputs = BATCH | more
         plain = [keras.ops.convert_to_numpy(model(inputs)) for _ in range(2)]

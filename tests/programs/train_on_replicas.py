@@ -11,65 +11,28 @@ updates, over all variables, slots and reported values. Where that is too large,
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from training.backend import tf
 from training.run import distribution, loop
-from family.albert import sentence_order
-from family.albert.encoder import AlbertConfig
-from family.electra import replaced_tokens
-from family.electra.encoder import ElectraConfig
-from family.elmo import bidirectional_lm
-from family.elmo.encoder import ElmoConfig
-from family.gpt import next_token
-from family.gpt.encoder import GptConfig
-from family.xlnet.encoder import XlnetConfig
-from family.xlnet.permuted import DrawSpans, Permuted
 from modeling import layers
 from modeling.architectures.bert import BertConfig
-from modeling.architectures.config import EncoderConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled_words import DistilledWords
 from modeling.objectives import masked_lm, sentence_pairs
-from modeling.objectives.objective import Objective
-from modeling.optimizers.table import OptimizerSettings
-from tests.family.t5 import t5
+from tests import samples
 from tests.log import Log
 from text.instances.table import RowOptions
 from text.records import reading, shards
 
-SIZES = {
-    "vocab_size": 3000,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 64,
-    "type_vocab_size": 2,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "initializer_range": 0.6,  # makes gradients that have to be clipped
-}
 # Of what has one sum in another order.
 LARGEST = 1e-5
 
 
-class Kind(NamedTuple):
-    """What is trained, the output whose dropout is looked at, and how."""
-
-    make: Callable[[], Objective]
-    config: EncoderConfig
-    output: str
-    optimizer: OptimizerSettings = OptimizerSettings()
-    steps: tuple[Callable, ...] = ()
-
-
 def distilled():
     """With a teacher on the devices of the student."""
-    teacher = BertConfig(**SIZES)
+    teacher = BertConfig(**samples.DIVIDED_SIZES)
     return DistilledWords(
         sentence_pairs.MaskedLMNextSentence(),
         Distillation(hard_weight=1.0, cosine_weight=1.0),
@@ -79,77 +42,13 @@ def distilled():
     )
 
 
-def spans():
-    return DrawSpans(
-        alpha=6,
-        beta=1,
-        counts=np.full(65, 10),
-        max_predictions_per_seq=10,
-        mask_share=0.8,
-        random_share=0.1,
-        whole_words=False,
-        vocab_size=SIZES["vocab_size"],
-        mask_id=103,
-        special_ids=(101, 102),
-    )
-
-
+BERT = BertConfig(**samples.DIVIDED_SIZES)
 KINDS = {
-    "pairs": Kind(
-        sentence_pairs.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
+    "pairs": samples.Divided(
+        sentence_pairs.MaskedLMNextSentence, BERT, "next_sentence_logits"
     ),
-    "sentence order": Kind(
-        sentence_order.MaskedLMSentenceOrder,
-        AlbertConfig(
-            # 0.6, through layers that are run twice, would enlarge what is rounded.
-            **SIZES | {"initializer_range": 0.4, "num_hidden_layers": 2},
-            embedding_size=8,
-        ),
-        "masked_lm_logits",
-        OptimizerSettings("lamb"),
-    ),
-    "distilled words": Kind(distilled, BertConfig(**SIZES), "next_sentence_logits"),
-    "replaced tokens": Kind(
-        lambda: replaced_tokens.ReplacedTokens(0.5),
-        # Its sharper judgements would turn with the rounding of a sum.
-        ElectraConfig(**SIZES | {"initializer_range": 0.1}, embedding_size=8),
-        "discriminator_logits",
-    ),
-    "next token": Kind(
-        next_token.NextToken,
-        GptConfig(**{k: v for k, v in SIZES.items() if k != "type_vocab_size"}),
-        "sequence_output",
-    ),
-    "span corruption": Kind(
-        t5.spans_of_records,
-        dataclasses.replace(t5.OF_RECORDS, initializer_factor=2.0),
-        "target_loss",
-        OptimizerSettings("adafactor"),
-    ),
-    "permuted": Kind(
-        Permuted,
-        XlnetConfig(
-            *(SIZES["vocab_size"], 16, 1, 2, 8, 32, "gelu", True),
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            initializer_range=0.3,
-        ),
-        "permuted_lm_logits",
-        steps=(spans(),),
-    ),
-    "both neighbours": Kind(
-        bidirectional_lm.BidirectionalLM,
-        ElmoConfig(
-            3000,
-            hidden_size=16,
-            num_hidden_layers=1,
-            lstm_size=12,
-            hidden_dropout_prob=0.0,
-            initializer_range=4.0,
-            projection_clip=None,
-        ),
-        "sequence_output",
-    ),
+    "distilled words": samples.Divided(distilled, BERT, "next_sentence_logits"),
+    **samples.collect("DIVIDED"),
 }
 
 

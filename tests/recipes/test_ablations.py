@@ -15,7 +15,7 @@ from errors import UserError, duration
 from modeling.architectures import table
 from recipes import ablations
 from recipes.comparisons import cells, plan
-from tests import tiny
+from tests import test_remote_files, tiny
 from tests.recipes.plans import given, planned
 
 
@@ -164,3 +164,8 @@ def test_a_dry_run_lists_commands_and_time_and_writes_nothing(
     *commands, _, time = capsys.readouterr().out.splitlines()
     assert len(commands) == len(found) - len(done)
     assert time == f"the run: about {duration(600.0 * len(commands))}"
+
+
+@pytest.mark.parametrize("flag", ["bert_config_file", "output_dir"])
+def test_an_address_that_nothing_opens_is_refused(flag):
+    test_remote_files.check_refused(ablations, flag, {"table": ["5"]})

@@ -1,6 +1,7 @@
 """augment.py: the same flags give the same rows, whatever the batches and order."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import shutil
@@ -10,15 +11,20 @@ import pytest
 
 import tests
 from training.queries import mask_filling
+from training.run import capacity
 from training.storage import checkpoint
 from training.storage.source import Source
 from errors import UserError
-from family.roberta.config import RobertaConfig
+from files import memory
 from modeling.objectives import masked_lm
 from recipes import augment, rewriting
+from tests import samples
 from tests.given import RELEASED
+from tests.recipes.scripts import of_augmentation
+from tests.training.run.test_capacity import refused
 from text.tokenizers.table import TokenizerOptions
 
+ROBERTA = samples.collect("CONFIGS").get("roberta")
 LINES = [
     "The movie is good, but the actors of the film were great!",
     "Don't return the list of 12 values (see the docs).",
@@ -182,9 +188,11 @@ def test_ngrams(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not ROBERTA, reason="family/roberta is not there")
 def test_a_byte_level_vocabulary_without_segments(tmp_path):
     vocab = str(tests.GOLDEN / "byte_bpe")
-    config = RobertaConfig(
+    config = dataclasses.replace(
+        ROBERTA,
         vocab_size=905,
         hidden_size=16,
         num_hidden_layers=1,
@@ -254,3 +262,13 @@ def test_a_vocabulary_of_parts_of_words_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(rewriting, "candidates_of", lambda vocabulary: nothing)
     with pytest.raises(UserError, match="vocab.txt: contains no whole words to put"):
         rewritten(tmp_path)
+
+
+def test_batches_that_cannot_fit_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total", lambda: 10**6)
+    monkeypatch.setattr(capacity, "check_network", lambda *given, **more: None)
+    monkeypatch.setattr(capacity, "_has_accelerators", lambda: False)
+    flags = of_augmentation(tmp_path) | {"output_file": str(tmp_path / "out")}
+    message = "batch_size=1048576: a pass over 1,048,576 rows of"
+    refused(message, augment, flags, batch_size=2**20)
+    assert not (tmp_path / "out").exists()

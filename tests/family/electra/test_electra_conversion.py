@@ -15,6 +15,7 @@ from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig, ElectraEncoder
 from modeling.objectives import masked_lm
 from tests import jobs
+from tests import test_convert_checkpoint_layers as keep_layers
 from tests.family.electra.test_electra_encoder import CONFIG
 from tests.family.electra.test_electra_encoder import golden as released
 from tests.training.interchange.hugging_face import (
@@ -178,3 +179,20 @@ def test_what_is_left_of_both_networks_is_one_short_line(both):
         "  unused in the checkpoint (44): discriminator_predictions/* x 4, "
         "generator/* x 34, generator_predictions/* x 5, global_step"
     ]
+
+
+@pytest.mark.parametrize("network", ["discriminator", "generator"])
+def test_of_two_networks_one_has_a_student(tmp_path, network):
+    source = tmp_path / "both"
+    source.mkdir()
+    (source / "bert_config.json").write_text(CONFIG.to_json_string())
+    checkpoint.write_bundle(str(source / "model.ckpt-0"), released("weights.npz"))
+    given = {"input": [str(source)], "network": network}
+    keep_layers.convert(**given, output_dir=str(tmp_path / "whole"))
+    keep_layers.convert(**given, output_dir=str(tmp_path / "student"), keep_layers=[1])
+    teacher = Source.open(str(tmp_path / "whole")).read()
+    keep_layers.check(tmp_path / "student", teacher, [1])
+    with pytest.raises(UserError, match="pass --network=generator or discriminator"):
+        keep_layers.convert(
+            input=[str(source)], output_dir=str(tmp_path / "new"), keep_layers=[1]
+        )

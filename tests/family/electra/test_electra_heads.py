@@ -9,6 +9,7 @@ from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
 from tests.family.electra.test_electra_conversion import GOLDEN, golden
+from tests.modeling.objectives.test_first_weights_of_heads import SIZES, TASKS, drawn
 from tests.training.interchange.hugging_face import (
     hidden_states,
     their_config,
@@ -101,3 +102,13 @@ def test_the_release_s_head_without_a_layer_is_not_written(tmp_path, objective, 
     with pytest.raises(UserError, match=f'{layer}: .*"pooler_act": "gelu_erf"'):
         hugging_face.write(str(tmp_path / "theirs"), weights, SMALL)
     assert not (tmp_path / "theirs").exists()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_first_weights_are_glorot_s(task):
+    objective, number = TASKS[task]
+    weights = drawn(ElectraConfig(**SIZES), objective)
+    assert weights.shape == (number, 64)
+    limit = np.sqrt(6 / (number + 64))
+    assert 0.9 * limit < np.abs(weights).max() <= limit
+    assert weights.std() == pytest.approx(limit / np.sqrt(3), rel=0.1)

@@ -9,9 +9,11 @@ import tensorflow as tf
 
 from errors import UserError
 from family.electra import replaced_tokens
+from family.electra.encoder import ElectraConfig
 from family.electra.replaced_tokens import update
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
+from modeling.distillation.distillation import Distillation
 from modeling.masks.draw_masks import DrawMasks
 from modeling.objectives import roc
 from modeling.optimizers import clipping
@@ -23,6 +25,8 @@ from tests.family.electra.test_electra_encoder import (
     released,
     shapes,
 )
+from tests.modeling.distillation.test_distilled_words import make as distilled_words
+from tests.training.pretraining.test_dry_run import flops, operations
 
 CLS, SEP, MASK = 2, 3, 4
 WHOLE = replaced_tokens.ReplacedTokens(0.5)
@@ -369,3 +373,19 @@ def test_only_an_electra_has_a_generator():
     with pytest.raises(UserError, match="the generator's hidden_size is 129, which 2"):
         replaced_tokens.ReplacedTokens(0.3225).check(odd)
     objective.check(CONFIG)
+
+
+def test_its_answers_are_not_compared_with_a_teacher():
+    task = replaced_tokens.ReplacedTokens()
+    assert not task.comparison
+    with pytest.raises(UserError, match="only an ELECTRA|no answers"):
+        distilled_words(Distillation(), task=task)
+
+
+def test_operations_of_both_networks_of_an_electra():
+    config = ElectraConfig(vocab_size=30522)
+    objective = replaced_tokens.ReplacedTokens(0.25)
+    found = operations(objective, config, 128, 19)
+    found -= flops(config, 128, 0)
+    found -= flops(config.generator(0.25, 1.0), 128, 19)
+    assert found == 6 * 128 * (256 * 256 + 256)  # the discriminator's head

@@ -20,6 +20,7 @@ from modeling.architectures.table import config_from_dict, make_encoder
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings, layerwise_shares
 from tests import tiny
+from tests.training.pretraining.test_dry_run import operations
 
 GOLDEN = tests.GOLDEN / "elmo"
 # Of bilm_training.npz: 3 rows of 6 tokens an update.
@@ -311,3 +312,11 @@ def test_a_config_refuses_what_is_none_of_its_keys(values, message):
     assert config_from_dict(json.loads(SIZES.to_json_string())) == SIZES
     with pytest.raises(ValueError, match=message):
         config_from_dict(known | values)
+
+
+def test_operations_of_both_directions_of_an_elmo():
+    config = ElmoConfig(vocab_size=30522)
+    found = operations(BidirectionalLM(), config, 128, 128)
+    lstm = 4096 * (4 * (512 + 512) + 512)
+    # The gates read inputs and outputs; each direction predicts every token.
+    assert found == 6 * 128 * 2 * (2 * lstm + 512 * 30522)

@@ -9,11 +9,14 @@ from errors import UserError
 from family.gpt.encoder import GptConfig
 from modeling import losses
 from modeling.architectures.bert import BertConfig
+from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 from modeling.objectives.with_language_model import WithLanguageModel
 from modeling.optimizers.table import OptimizerSettings
 from tests.family.gpt.test_gpt_encoder import golden, load, read_config
 from tests.log import Log
+from tests.modeling.objectives import test_first_weights_of_heads as first_weights
+from tests.modeling.objectives.test_pooling import check_two_orders
 
 SCHEDULES = {
     "linear": "openai_adam",
@@ -191,3 +194,15 @@ def test_only_a_gpt_has_a_language_model_without_weights():
     objective.check(read_config())
     with pytest.raises(UserError, match="'bert' has weights that a task does not"):
         objective.check(BertConfig(vocab_size=9))
+
+
+def test_the_vectors_of_two_orders_are_added_below_the_head():
+    check_two_orders(GptConfig(40, 16, 1, 2, 32, max_position_embeddings=40))
+
+
+def test_first_weights_of_heads_are_not_cut_off():
+    config = GptConfig(**first_weights.SIZES)
+    encoder = make_encoder(config).embeddings.position_embeddings.numpy()
+    for weights in (first_weights.drawn(config, tasks.Classification(40)), encoder):
+        assert np.abs(weights).max() > 0.04
+        assert weights.std() == pytest.approx(0.02, rel=0.1)

@@ -282,3 +282,7 @@ def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
     given = {"config": causal(), "objective": "next_token", "input_file": [records]}
     with pytest.raises(UserError, match=message):
         run(tmp_path, **given | changes)
+
+
+def test_its_answers_are_not_compared_with_a_teacher():
+    assert not next_token.NextToken().comparison

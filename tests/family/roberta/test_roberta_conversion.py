@@ -13,9 +13,10 @@ from safetensors.numpy import load_file
 import tests
 from training.backend import tf
 from training.queries import mask_filling
-from training.run import distribution, loop
+from training.run import distribution, loop, settle
 from training.storage.source import Source, read_config
 from errors import UserError
+from family.roberta.tokenizer import RobertaBpe
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
 from modeling.optimizers.table import OptimizerSettings
@@ -27,6 +28,9 @@ from tests.family.roberta.conversion import (
     masked_lm_in,
 )
 from tests.log import Log
+from tests.training.interchange.test_hugging_face_tokenizer import check
+from text.tokenizers.table import TOKENIZERS, TokenizerOptions
+from text.tokenizers.word_splitter import WordSplitter
 from training.interchange import hugging_face, table
 from training.interchange.table import ADAPTERS
 
@@ -427,3 +431,32 @@ def test_what_their_layout_lacks_is_refused(tmp_path, monkeypatch):
         convert(folder, tmp_path / "ours", **given)
     with pytest.raises(UserError, match="no names for the architecture 'roberta', onl"):
         hugging_face.write(str(tmp_path / "theirs"), tensors, CONFIG)
+
+
+def test_the_merges_of_a_tokenizer_json_next_to_weights_count(tmp_path):
+    path = str(tests.GOLDEN / "tokenization" / "uncased_vocab.txt")
+    ours = TokenizerOptions().load_tokenizer(path)
+    bytes_folder = tests.GOLDEN / "byte_bpe"
+    pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
+    (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
+    settle.check_ids(pieces, str(tmp_path))
+    fewer = RobertaBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
+    (tmp_path / "tokenizer.json").write_text(fewer)
+    with pytest.raises(UserError, match="has another merges.txt than"):
+        settle.check_ids(pieces, str(tmp_path))
+    with pytest.raises(UserError, match="another kind of vocabulary"):
+        settle.check_ids(ours, str(tmp_path))
+
+
+def test_byte_level_models_need_a_byte_level_vocabulary(tmp_path):
+    folder = tmp_path
+    (folder / "model.safetensors").touch()
+    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    Source.open(str(folder)).text.check({}, TOKENIZERS["byte_bpe"])
+    with pytest.raises(UserError, match="RobertaTokenizer.*the --vocab_file next to"):
+        check(folder, WordSplitter())
+    said = json.dumps({"tokenizer_class": "BertTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
+        Source.open(str(folder)).text.check({}, TOKENIZERS["byte_bpe"])

@@ -9,9 +9,11 @@ import pytest
 from keras import ops
 
 from family.t5 import span_corruption
+from family.t5.config import T5Config
 from family.t5.span_corruption import SpanCorruption
 from modeling.objectives.objective import Tokens
 from tests.family.t5 import t5
+from tests.training.pretraining.test_dry_run import operations
 
 END, PAD, CLS, SEP = 1, 0, 4, 5
 INVARIANTS = json.loads((t5.GOLDEN / "span_invariants.json").read_text())
@@ -187,3 +189,13 @@ def test_its_evaluation_draws_the_same_spans_without_the_penalty():
     batch = {"input_ids": ids, "input_mask": ids, "row_numbers": np.array([5])}
     for name, value in objective.prepare(dict(batch), 0).items():
         np.testing.assert_array_equal(measured.prepare(dict(batch), 0)[name], value)
+
+
+def test_operations_of_an_encoder_and_its_decoder():
+    config = T5Config(vocab_size=32128)
+    found = operations(span_corruption.SpanCorruption(), config, 512, 114)
+    dense = 512 * (4 * 512 + 2 * 2048)
+    of_encoder = 512 * (dense + 2 * 512 * 512)
+    of_decoder = 114 * (dense + 2 * 114 * 512)  # and what it reads of the encoder:
+    of_decoder += 512 * 2 * 512 * 512 + 114 * (2 * 512 * 512 + 2 * 512 * 512)
+    assert found == 6 * (6 * (of_encoder + of_decoder) + 114 * 512 * 32128)

@@ -13,6 +13,8 @@ import run_classifier
 from training.storage.source import Source
 from errors import UserError
 from family.t5.span_corruption import SpanCorruption
+from family.t5.text_to_text import TextToText
+from modeling.objectives.frozen_layers import FrozenLayers
 from serving import predictor
 from tests import jobs
 from tests.family.t5 import runs as text_to_text
@@ -259,3 +261,13 @@ def test_the_encoder_alone_is_fine_tuned_and_exported(tmp_path, untraced):
         [{"text_a": "a b", "text_b": "b"}]
     )
     assert sum(answer["probabilities"].values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_lower_half_of_a_t5_is_frozen():
+    objective = FrozenLayers(TextToText(), 1)
+    objective.check(text_to_text.TINY)
+    paths = [v.path for v in objective.network(text_to_text.TINY).trainable_variables]
+    for kept in ("shared/embedding", "encoder/block_000"):
+        assert not any(kept in path for path in paths)
+    for trained in ("encoder/block_001", "decoder/block_000"):
+        assert any(trained in path for path in paths)

@@ -17,6 +17,7 @@ from modeling import custom_gradients, layers, losses
 from modeling.architectures.table import make_encoder
 from modeling.objectives.masked_lm import MaskedLM
 from tests.family.t5 import t5, t5_exact
+from tests.modeling.test_attention import check_gradients
 from tests.training.interchange.hugging_face import their_config
 from training.interchange.table import config_from_json
 
@@ -321,3 +322,7 @@ def test_a_head_for_rows_reads_the_encoder_alone(pooling):
         "mean": np.stack([hidden[0, :4].mean(0), hidden[1].mean(0)]),
     }[pooling]
     near(encoder.pool(outputs, mask), expected, 1e-6)
+
+
+def test_gradients_of_attention_that_is_computed_again():
+    check_gradients(t5.SMALL)

@@ -13,10 +13,10 @@ from modeling import losses
 from modeling.objectives import tasks
 from modeling.optimizers import adam, clipping, schedules
 from modeling.optimizers.table import PRESETS, OptimizerSettings
-from tests.family.electra import test_span_beams
 from tests.family.xlnet import test_xlnet_heads
 from tests.family.xlnet.test_xlnet_encoder import GOLDEN, inputs_of, read_config
 from tests.family.xlnet.test_xlnet_heads import CONFIG
+from tests.modeling.objectives import test_span_beams
 
 TRACES = {
     "train_adam": ("xlnet_adam", 0.0, 5),

@@ -5,11 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
+from family.xlnet.encoder import XlnetConfig
 from modeling.architectures.table import make_encoder
+from modeling.distillation.distillation import Distillation
+from modeling.distillation.distilled import TEACHERS
 from modeling.objectives import tasks
-from tests.family.electra import test_span_beams
-from tests.family.electra.test_span_beams import BEAMS, THEIR_BEAMS, trained
+from run_squad import SPAN_HEADS
+from tests import tiny
 from tests.family.xlnet.test_xlnet_encoder import GOLDEN, read_config
+from tests.modeling.distillation.test_distillation import LENGTHS, batch_of
+from tests.modeling.distillation.test_distillation import make as distilled
+from tests.modeling.objectives import test_span_beams
+from tests.modeling.objectives.test_span_beams import BEAMS, THEIR_BEAMS, trained
 
 CONFIG = dataclasses.replace(
     read_config(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
@@ -102,7 +109,7 @@ def test_summaries_equal_the_release(golden, pooling):
 
 def questions(golden):
     objective, model = test_span_beams.made(
-        "xlnet",
+        SPAN_HEADS["xlnet"],
         CONFIG,
         {
             v.path: golden.get(f"variables/{v.path}")
@@ -152,3 +159,16 @@ def test_the_beams_of_questions_equal_the_release(golden):
         expected = golden[f"out/squad_predict/{theirs}"]
         found = np.reshape(outputs[mine], expected.shape)
         np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=mine)
+
+
+def test_a_student_learns_cls_from_the_last_token():
+    settings = Distillation(weight=0.0, cls_weight=1.0, layers=((1, 1),))
+    teacher = XlnetConfig(tiny.config().vocab_size, 16, 1, 2, 8, 16, "gelu", True)
+    student = tiny.config(num_hidden_layers=1)
+    _, model, network = distilled(settings, student, teacher)
+    batch = batch_of(np.random.default_rng(3))
+    *_, hidden = network.encode(batch, return_all=True)["layer_outputs"]
+    expected = np.array(hidden)[range(3), np.array(LENGTHS) - 1]
+    # Of the only pair, the last layers.
+    found = model(batch, dropouts=tiny.NothingDropped())[f"{TEACHERS}cls_0"]
+    np.testing.assert_allclose(found, expected, atol=1e-6)

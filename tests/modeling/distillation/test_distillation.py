@@ -9,7 +9,6 @@ from keras import ops
 
 import tests
 from errors import UserError
-from family.xlnet.encoder import XlnetConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import TEACHERS, Distilled
 from modeling.distillation.soft_answers import COMPARED
@@ -264,19 +263,6 @@ def test_what_padding_holds_changes_no_loss(rng):
         found = objective.losses(some, student(some, dropouts=tiny.NothingDropped()))
         values.append({name: float(total) for name, (total, _) in found.items()})
     assert values[0] == pytest.approx(values[1], rel=1e-5)
-
-
-def test_of_an_xlnet_the_last_token_is_cls(rng):
-    settings = Distillation(weight=0.0, cls_weight=1.0, layers=((1, 1),))
-    teacher = XlnetConfig(tiny.config().vocab_size, 16, 1, 2, 8, 16, "gelu", True)
-    student = tiny.config(num_hidden_layers=1)
-    _, model, network = make(settings, student, teacher)
-    batch = batch_of(rng)
-    *_, hidden = network.encode(batch, return_all=True)["layer_outputs"]
-    expected = np.array(hidden)[range(3), np.array(LENGTHS) - 1]
-    # Of the only pair, the last layers.
-    found = model(batch, dropouts=tiny.NothingDropped())[f"{TEACHERS}cls_0"]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_spans_compare_no_padding(rng):

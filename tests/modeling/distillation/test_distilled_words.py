@@ -9,8 +9,6 @@ from keras import ops
 
 import tests
 from errors import UserError
-from family.electra import replaced_tokens
-from family.gpt import next_token
 from modeling import custom_gradients, losses
 from modeling.distillation import soft_words
 from modeling.distillation.distillation import Distillation
@@ -226,7 +224,6 @@ def test_without_answers_the_head_is_left_alone():
     [
         ({}, {"teacher": tiny.config(vocab_size=41)}, "teacher's is 41"),
         ({}, {"task": sentence_pairs.MaskedLMNextSentence()}, "head for sentence pair"),
-        ({}, {"task": replaced_tokens.ReplacedTokens()}, "only an ELECTRA|no answers"),
         (
             {"attention_weight": 1.0},
             {"student": tiny.config(num_attention_heads=4)},
@@ -237,5 +234,3 @@ def test_without_answers_the_head_is_left_alone():
 def test_what_cannot_be_compared_is_refused(settings, changes, message):
     with pytest.raises(UserError, match=message):
         make(Distillation(**settings), **changes)
-    assert not next_token.NextToken().comparison
-    assert not replaced_tokens.ReplacedTokens().comparison

@@ -9,7 +9,7 @@ from modeling import layers
 from modeling.architectures.features import FEATURES
 from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
-from tests.family.elmo import numpy_lstm
+from tests import numpy_lstm
 from tests.ner import DEEP
 
 

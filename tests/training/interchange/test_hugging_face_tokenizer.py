@@ -8,7 +8,6 @@ import tests
 from training.run import settle
 from training.storage.source import Source
 from errors import UserError
-from family.roberta.tokenizer import RobertaBpe
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.word_splitter import WordSplitter
 
@@ -27,28 +26,6 @@ def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
     settle.check_ids(ours, str(tmp_path))
     with pytest.raises(UserError, match="token .* in .*tokenizer.json, next to"):
         settle.check_ids(other, str(tmp_path))
-    bytes_folder = tests.GOLDEN / "byte_bpe"
-    pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
-    (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
-    settle.check_ids(pieces, str(tmp_path))
-    fewer = RobertaBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
-    (tmp_path / "tokenizer.json").write_text(fewer)
-    with pytest.raises(UserError, match="has another merges.txt than"):
-        settle.check_ids(pieces, str(tmp_path))
-    with pytest.raises(UserError, match="another kind of vocabulary"):
-        settle.check_ids(ours, str(tmp_path))
-
-
-def test_byte_level_models_need_a_byte_level_vocabulary(folder):
-    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
-    (folder / "tokenizer_config.json").write_text(said)
-    Source.open(str(folder)).text.check({}, TOKENIZERS["byte_bpe"])
-    with pytest.raises(UserError, match="RobertaTokenizer.*the --vocab_file next to"):
-        check(folder, WordSplitter())
-    said = json.dumps({"tokenizer_class": "BertTokenizer"})
-    (folder / "tokenizer_config.json").write_text(said)
-    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
-        Source.open(str(folder)).text.check({}, TOKENIZERS["byte_bpe"])
 
 
 @pytest.mark.parametrize(

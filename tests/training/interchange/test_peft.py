@@ -195,24 +195,6 @@ def test_other_heads(tmp_path, task, task_type, module, flags):
     check_same(stored(tmp_path / "again"), stored(tmp_path / "ours"))
 
 
-def test_a_pooler_that_the_base_lacks_is_trained_and_saved_whole(tmp_path):
-    peft_adapters.write_base(tmp_path, "roberta")
-    peft_adapters.make(tmp_path, "roberta", tasks.Choice())
-    peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
-    saved = ["classifier", "roberta.pooler.dense"]
-    assert config(tmp_path / "ours")["modules_to_save"] == saved
-
-
-def test_a_head_without_a_layer_that_theirs_has_is_refused(tmp_path):
-    peft_adapters.write_base(tmp_path, "electra")
-    peft_adapters.make(tmp_path, "electra", pooler_act=None)
-    with pytest.raises(
-        UserError, match="has a layer classifier.dense: this model has no"
-    ):
-        peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
-    assert not (tmp_path / "ours").exists()
-
-
 def test_a_base_on_the_hub_keeps_its_revision(bert):
     source = Source.open(str(bert))
     layout = adapter_of(read_config(str(bert)))
@@ -230,25 +212,6 @@ def test_a_base_on_the_hub_keeps_its_revision(bert):
         named = said["base_model_name_or_path"], said["revision"]
         assert named == ("klue/bert", revision)
         assert peft.read(str(bert / "new" / WEIGHTS)).base == base
-
-
-def test_the_base_of_an_encoder_alone_tells_its_architecture(tmp_path):
-    """The names of its modules are those of a BERT."""
-    peft_adapters.write_base(tmp_path, "roberta")
-    peft_adapters.make(tmp_path, "roberta")
-    peft_adapters.convert(tmp_path / "output", tmp_path / "ours")
-    alone = {
-        name.replace("model.roberta.", "model."): value
-        for name, value in stored(tmp_path / "ours").items()
-        if "lora" in name
-    }
-    safetensors.numpy.save_file(alone, tmp_path / "ours" / WEIGHTS)
-    config(tmp_path / "ours", task_type=None, modules_to_save=None)
-    whole = read(tmp_path / "output")
-    found = read(tmp_path / "ours")
-    check_same(found, {name: whole[name] for name in found})
-    peft_adapters.convert(tmp_path / "ours", tmp_path / "again")
-    check_same(stored(tmp_path / "again"), alone)
 
 
 def test_adapters_of_a_bfloat16_model_are_read(bert, tmp_path):

@@ -1,6 +1,5 @@
 """ALBERTs and ELECTRAs for every task go to transformers and give the same logits there."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -10,33 +9,22 @@ import numpy as np
 import pytest
 
 import tests
-from family.albert.encoder import AlbertConfig
-from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
-from tests.training.interchange.test_transformers import LENGTH, TINY, rows, write_rows
+from tests import samples
+from tests.training.interchange.test_transformers import LENGTH, rows, write_rows
 from training.interchange import hugging_face
 
 pytestmark = pytest.mark.slow
 
-SIZES = TINY | {"embedding_size": 8}
-CONFIGS = {
-    "albert": AlbertConfig(**SIZES, num_hidden_groups=2),
-    "electra": ElectraConfig(**SIZES, pooler_act="gelu_erf"),
-}
-# Which Hugging Face projects nevertheless.
-SQUARE = AlbertConfig(**SIZES | {"embedding_size": TINY["hidden_size"]})
 OBJECTIVES = {
     "classification": tasks.Classification(3),
     "choice": tasks.Choice(),
     "tagging": tasks.Tagging(5),
     "span": tasks.Span(),
 }
-CASES = [(name, head) for name in CONFIGS for head in OBJECTIVES]
-CONFIGS |= {
-    "square": SQUARE,
-    "projected": dataclasses.replace(SQUARE, projects_embeddings=True),
-}
-CASES += [("square", "classification"), ("projected", "classification")]
+# Name -> a config, and the heads that it is tried with.
+WRITTEN = samples.collect("WRITTEN", "transformers_cases")
+CASES = [(name, head) for name, (_, heads) in WRITTEN.items() for head in heads]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +32,7 @@ def asked(tmp_path_factory):
     """All models, asked once: (folder, our outputs)."""
     folder, ours = tmp_path_factory.mktemp("asked"), {}
     for name, head in CASES:
-        config = CONFIGS[name]
+        config, _ = WRITTEN[name]
         model = OBJECTIVES[head].network(config, seed=0)
         rng = np.random.default_rng(5)
         for weights in model.weights:  # biases are 0 at first, and say nothing

@@ -27,7 +27,7 @@ _TARGETS = {
     "albert": r".*\.albert_layers\.\d+\.(attention\.value|attention\.dense|ffn)",
     "xlnet": r".*\.ff\.layer_2",
 }
-ARCHITECTURES = tuple(_TARGETS)
+ARCHITECTURES = tuple(name for name in _TARGETS if name in CLASSES)
 # Modules of heads that peft does not know.
 _SAVED = {
     ("xlnet", "classification"): ["sequence_summary", "logits_proj"],

@@ -4,6 +4,8 @@ import dataclasses
 import random
 from collections.abc import Iterator, Mapping
 
+from training.interchange.table import ADAPTERS
+
 LENGTH = 9  # of the rows that a model must be able to read
 
 _TASKS = "SequenceClassification", "TokenClassification", "QuestionAnswering"
@@ -15,7 +17,7 @@ def _classes(prefix, *names, tasks=_MORE_TASKS):
 
 
 # Architecture -> their classes.
-CLASSES = {
+_CLASSES = {
     "bert": _classes(
         *("Bert", "Model", "ForMaskedLM", "LMHeadModel", "ForPreTraining"),
         "ForNextSentencePrediction",
@@ -34,6 +36,7 @@ CLASSES = {
         *("T5", "Model", "EncoderModel", "ForConditionalGeneration"), tasks=_TASKS
     ),
 }
+CLASSES = {name: classes for name, classes in _CLASSES.items() if name in ADAPTERS}
 
 
 @dataclasses.dataclass(frozen=True)

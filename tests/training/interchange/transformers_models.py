@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from training.storage.source import Source, read_config
-from family.electra import replaced_tokens
-from family.t5.decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, sentence_pairs, span_beams, tasks
 from run_squad import SPAN_HEADS
+from tests import samples
 from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
 from training.interchange import hugging_face
 
@@ -19,10 +18,14 @@ ROWS = 4
 
 
 class Head(NamedTuple):
-    """What makes our network of (config, number of labels); their outputs -> ours."""
+    """What makes our network of (config, number of labels); their outputs -> ours.
+
+    One that `writes` has a decoder.
+    """
 
     network: object
     outputs: Mapping[str, str]
+    writes: bool = False
 
 
 _BARE = Head(lambda config, _: make_encoder(config), {"pooler_output": "pooled_output"})
@@ -30,7 +33,6 @@ _WORDS = Head(
     lambda config, _: masked_lm.MaskedLM().network(config),
     {"logits": "masked_lm_logits"},
 )
-_TEXT_TO_TEXT = Head(lambda config, _: TextToTextModel(config), {"logits": ""})
 _LOGITS = {"logits": "logits"}
 _SPANS = {"start_logits": "start_logits", "end_logits": "end_logits"}
 
@@ -67,10 +69,6 @@ HEADS = {
         _both,
         {"prediction_logits": "masked_lm_logits", "sop_logits": "next_sentence_logits"},
     ),
-    "ElectraForPreTraining": Head(
-        lambda config, _: replaced_tokens.DiscriminatorModel(config),
-        {"logits": "discriminator_logits"},
-    ),
     "ForSequenceClassification": Head(
         lambda config, labels: tasks.Classification(labels).network(config), _LOGITS
     ),
@@ -89,8 +87,9 @@ HEADS = {
         _beams,
         {"start_top_log_probs": "start_top_scores", "cls_logits": "no_answer_logit"},
     ),
-    "T5Model": _TEXT_TO_TEXT,
-    "T5ForConditionalGeneration": _TEXT_TO_TEXT,
+} | {
+    name: Head(*row)
+    for name, row in samples.collect("HEADS", "transformers_cases").items()
 }
 
 
@@ -209,7 +208,7 @@ def theirs(model, case: Case) -> dict[str, np.ndarray]:
         inputs["attention_mask"] = rows["input_mask"]
     if case.architecture in ("bert", "albert", "electra", "xlnet", "roberta"):
         inputs["token_type_ids"] = rows["segment_ids"]
-    if head_of(case) is _TEXT_TO_TEXT:
+    if head_of(case).writes:
         inputs["decoder_input_ids"] = _target_ids(case)
     if case.their_class == "OpenAIGPTDoubleHeadsModel":
         inputs["mc_token_ids"] = rows["input_mask"].sum(-1) - 1
@@ -220,7 +219,7 @@ def theirs(model, case: Case) -> dict[str, np.ndarray]:
     inputs = {name: torch.from_numpy(np.array(v)) for name, v in inputs.items()}
     with torch.inference_mode():
         outputs = model(**inputs, output_hidden_states=True)
-    kind = "decoder_" if head_of(case) is _TEXT_TO_TEXT else ""
+    kind = "decoder_" if head_of(case).writes else ""
     hidden = outputs.get(f"{kind}hidden_states") or outputs["encoder_hidden_states"]
     found = {"last_hidden_state": hidden[-1]}
     found |= {k: v for k, v in outputs.items() if hasattr(v, "numpy")}
@@ -249,7 +248,7 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
     has_head = case.their_class not in WITHOUT_OURS
     assert not has_head or set(report.unused) <= {"output_bias"}, report
     outputs = encoded
-    if isinstance(network, TextToTextModel):
+    if head.writes:
         states = network.decode(encoded, rows, _target_ids(case))["sequence_output"]
         outputs = {"": network.logits(states)}
     elif network is not encoder:
@@ -277,7 +276,7 @@ def difference(mine: Mapping, expected: Mapping, case: Case) -> float:
     mask |= case.architecture not in ("gpt", "t5")
     differences = []
     for name, value in mine.items():
-        if head_of(case) in (_BARE, _TEXT_TO_TEXT) and name not in expected:
+        if (head_of(case) is _BARE or head_of(case).writes) and name not in expected:
             continue  # a pooler, or logits, that their class lacks
         other = expected[name]
         value, other = (

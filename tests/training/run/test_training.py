@@ -12,21 +12,10 @@ from training.backend import tf
 from training.run import distribution, loop, report
 from training.storage.folder import Folder
 from training.storage.source import Source
-from family.albert import sentence_order
-from family.albert.encoder import AlbertConfig
-from family.electra import replaced_tokens
-from family.electra.encoder import ElectraConfig
-from family.elmo import bidirectional_lm
-from family.elmo.encoder import ElmoConfig
-from family.gpt import next_token
-from family.gpt.encoder import GptConfig
-from family.xlnet.encoder import XlnetConfig
-from family.xlnet.permuted import DrawSpans, Permuted
 from modeling.architectures.bert import BertConfig
 from modeling.masks.draw_masks import DrawMasks
 from modeling.objectives import masked_lm, sentence_pairs
-from tests import forked, jobs, tiers, tiny
-from tests.family.t5 import t5
+from tests import forked, jobs, samples, tiers
 from tests.log import Log
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions
@@ -35,9 +24,7 @@ from text.records import reading, shards
 GOLDEN = str(tests.GOLDEN / "checkpoint")
 RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
 OBJECTIVE = sentence_pairs.MaskedLMNextSentence()
-TINY = tiny.config(
-    vocab_size=3000, hidden_size=8, intermediate_size=8, max_position_embeddings=64
-)
+TINY = samples.COMPILED_SIZES
 
 
 def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", steps=(), **settings):
@@ -97,8 +84,7 @@ def test_training_follows_the_release():
         np.testing.assert_allclose(got, trace[key], rtol=0, atol=1e-4)
 
 
-KINDS = ("pairs", "replaced tokens", "distilled words", "next token")
-KINDS += ("both neighbours", "permuted", "span corruption", "sentence order")
+KINDS = ("pairs", "distilled words", *samples.collect("DIVIDED"))
 
 
 def differences(kind, *given):
@@ -135,38 +121,13 @@ def test_each_way_alone_equals_one_big_batch():
     assert {way: d for way, d in found.items() if not d < 1e-5} == {}
 
 
-DRAWN = {
-    "counts": prediction_counts(np.arange(65), 0.15),
-    "max_predictions_per_seq": 10,
-    "mask_share": 0.8,
-    "random_share": 0.1,
-    "whole_words": False,
-    "vocab_size": TINY.vocab_size,
-    "mask_id": 103,
-    "special_ids": (101, 102),
-}
-# With smaller weights, bfloat16 has no gradient for the bias of balanced labels.
-SHARED = {"num_hidden_layers": 2, "initializer_range": 0.05}
-ALBERT = AlbertConfig(**dataclasses.asdict(TINY) | SHARED, embedding_size=4)
-GPT = GptConfig(3000, 8, 1, 2)
-ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
-XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
-STEPS = {
-    "dynamic": [DrawMasks(**DRAWN)],
-    "permuted": [DrawSpans(alpha=6, beta=1, reuse_len=32, **DRAWN)],
-}
-ELMO = ElmoConfig(vocab_size=3000, hidden_size=8, lstm_size=6, num_hidden_layers=1)
-
-
+COUNTS = prediction_counts(np.arange(65), 0.15)
 COMPILED = {
-    "pairs": (OBJECTIVE, TINY),
-    "dynamic": (masked_lm.MaskedLM(), TINY),
-    "sentence order": (sentence_order.MaskedLMSentenceOrder(), ALBERT),
-    "next token": (next_token.NextToken(), GPT),
-    "replaced tokens": (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
-    "both neighbours": (bidirectional_lm.BidirectionalLM(), ELMO),
-    "permuted": (Permuted(mem_len=6, reuse_len=32), XLNET),
-    "span corruption": (t5.spans_of_records(), t5.OF_RECORDS),
+    "pairs": samples.Compiled(OBJECTIVE, TINY),
+    "dynamic": samples.Compiled(
+        masked_lm.MaskedLM(), TINY, (DrawMasks(counts=COUNTS, **samples.DRAWN),)
+    ),
+    **samples.collect("COMPILED"),
 }
 
 
@@ -180,10 +141,9 @@ def batch():
 @pytest.mark.parametrize("kind", tiers.cases(COMPILED, ["pairs"]))
 def test_an_update_compiles_whole_in_bfloat16_and_is_about_that_in_float32(kind, batch):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
-    objective, config = COMPILED[kind]
+    objective, config, steps = COMPILED[kind]
 
     def updated(dtype, compiled):
-        steps = STEPS.get(kind, ())
         settings = {"accumulation_steps": 2, "xla": compiled}
         run = trainer(config, objective, dtype, steps, **settings)
         before = {name: v.numpy() for name, v in run.variables.items()}

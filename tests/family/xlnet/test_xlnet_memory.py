@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
+import run_pretraining
 from training.backend import tf
-from training.run import distribution, loop
+from training.run import capacity, distribution, loop
 from training.storage.folder import Folder
 from family.xlnet.encoder import XlnetConfig
 from family.xlnet.permuted import DrawSpans, Permuted
+from files import memory
+from tests import pretraining
 from tests.log import Log
+from tests.training.run.test_capacity import refused
 
 ROWS, LENGTH, MEMORY, REUSE = 4, 16, 12, 8
 CONFIG = XlnetConfig(
@@ -102,3 +106,13 @@ def test_without_memory_nothing_is_handed_on():
     trainer = made(mem_len=0)
     assert not trainer.row_state
     assert not any(name.startswith("training/") for name in trainer.variables)
+
+
+def test_memory_of_earlier_rows_that_cannot_fit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total", lambda: 100 * 10**9)
+    monkeypatch.setattr(capacity, "_has_accelerators", lambda: False)
+    config = XlnetConfig(9, 16, 1, 2, 8, 16, "gelu", True)
+    flags = pretraining.flags(tmp_path, config, input_file=["none"])
+    changes = {"objective": "permuted", "train_batch_size": 2**12, "mem_len": 2**20}
+    message = "train_batch_size=4096 with --mem_len=1048576 needs"
+    refused(message, run_pretraining, flags, **changes)

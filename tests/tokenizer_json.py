@@ -4,14 +4,18 @@ import json
 import pathlib
 import unicodedata
 
+import pytest
 import tokenizers
 
 import tests
+from errors import UserError
+from text.tokenizers import sentencepiece_files
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 WORDPIECE = tests.GOLDEN / "tokenization"
+PIECES = tests.GOLDEN / "sentencepiece"
 TEXT = "Ὦ Élan 3.5 漢字 1,000 (x) don't"
 TEXTS = (
     TEXT,
@@ -57,6 +61,33 @@ def write(folder: pathlib.Path, **content) -> pathlib.Path:
     content = {"version": "1.0", "added_tokens": []} | parts | content
     (folder / "tokenizer.json").write_text(json.dumps(content))
     return folder
+
+
+SPACE = "\u2581"
+WORDS = [{"type": "WhitespaceSplit"}] + [
+    {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
+]
+
+
+def unigram(name: str, row: tuple[str, str], steps: list[dict]) -> dict:
+    content = (PIECES / f"{name}.model").read_bytes()
+    model = sentencepiece_files.processor(content)
+    pieces = [[model.id_to_piece(i), model.get_score(i)] for i in range(len(model))]
+    return {
+        "model": {"type": "Unigram", "unk_id": model.unk_id(), "vocab": pieces},
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": WORDS},
+        "post_processor": rows(*row),
+    }
+
+
+def replace(old: str, new: str) -> dict:
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+QUOTES = [replace("``", '"'), replace("''", '"')]
+ACCENTS = [{"type": "NFKD"}, {"type": "StripAccents"}]
+LOWER = [{"type": "Lowercase"}]
 
 
 def bert(**flags) -> dict:
@@ -108,6 +139,27 @@ def check_same_files(parts: dict, own: pathlib.Path, folder: pathlib.Path) -> No
     for name, content in ours.files.items():
         (folder / name).write_bytes(content)
     assert flags.load_tokenizer(str(folder)).settings == ours.settings
+
+
+def check_unigram(folder: pathlib.Path, parts: dict, name: str, flags: dict) -> None:
+    """A tokenizer.json of these parts is a SentencePiece model with these flags."""
+    folder = write(folder, **parts)
+    ours = TokenizerOptions().load_tokenizer(str(folder))
+    path = str(PIECES / f"{name}.model")
+    same = TokenizerOptions(**flags).load_tokenizer(path)
+    assert ours.vocabulary.tokens == same.vocabulary.tokens
+    assert ours.splits == same.splits
+    text = (
+        "Élan ÉLAN  ``x'' U.S. co-op 3.5 1,000 (x) don't"  # needs no map of characters
+    )
+    assert ours.encode(text) == same.encode(text)
+    noted = {k: v for k, v in ours.settings.items() if k != "vocab_sha256"}
+    assert noted.items() <= same.settings.items()
+
+
+def check_refused(folder: pathlib.Path, parts: dict, said: str) -> None:
+    with pytest.raises(UserError, match=f"tokenizer.json: .*({said})"):
+        TokenizerOptions().load_tokenizer(str(write(folder, **parts)))
 
 
 def check_written(

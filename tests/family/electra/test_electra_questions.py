@@ -8,7 +8,6 @@ import pytest
 from training.storage.source import Source
 from errors import UserError
 from family.electra.encoder import ElectraConfig
-from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from tests.jobs import results
 from tests.span_heads import SIZES, VERSION_2, check_export, write_files
 from tests.squad import OUTPUTS, read, run
@@ -70,9 +69,3 @@ def test_a_run_resumes(learned, tmp_path):
 @pytest.mark.exhaustive
 def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
     check_export(tmp_path, "electra", CONFIG, None, capsys)
-
-
-def test_an_encoder_without_segments_is_refused(tmp_path):
-    folder = write_files(tmp_path, WordEmbeddingsConfig(24, hidden_size=16))
-    with pytest.raises(UserError, match="does not tell question and text apart"):
-        run(folder, do_train=True, span_head="electra", **VERSION_2)

@@ -17,6 +17,7 @@ from text.corpus import formats
 from text.generation import stages, work
 from text.generation.generate import generate
 from text.instances import masking, pairs
+from text.instances.table import INSTANCES
 from text.records import descriptions, encoding, framing
 
 GOLDEN = tests.GOLDEN
@@ -115,7 +116,7 @@ CHANGES = (
     {"input_format": "files"},
     {"gzip_compress": True},
     {"ngram": 2},
-    {"instances": "sentence_order"},
+    *({"instances": name} for name in INSTANCES if name == "sentence_order"),
 )
 
 

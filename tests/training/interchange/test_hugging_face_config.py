@@ -10,7 +10,7 @@ from errors import UserError
 from modeling.architectures.bert import BertConfig
 from tests.training.interchange.hugging_face import change_config, config_of
 from training.interchange import hugging_face
-from training.interchange.table import config_from_json
+from training.interchange.table import ADAPTERS, config_from_json
 
 
 def test_config_keeps_the_exact_gelu(folder):
@@ -39,13 +39,15 @@ def test_config_has_their_defaults():
     assert config.hidden_act == "gelu_erf"
 
 
+MODEL_TYPES = ", ".join(repr(row.model_type) for row in ADAPTERS.values())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (
             {"model_type": "deberta"},
-            "model_type is 'deberta'; it must be one of 'bert', 'roberta', 'albert', "
-            "'electra', 'openai-gpt', 'xlnet', 't5'",
+            f"model_type is 'deberta'; it must be one of {MODEL_TYPES}",
         ),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, .* 1e-12"),
         (

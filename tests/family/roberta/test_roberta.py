@@ -15,11 +15,10 @@ from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
 from run_squad import SPAN_HEADS
-from tests import jobs, squad
+from tests import jobs, span_heads, squad
 from tests.pretraining import flags
 from tests.records import VOCAB_FILE, make_records
 from tests.relatives import TASKS, classifier_files, classifier_flags
-from tests.span_heads import SIZES, VERSION_2, write_files
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.interchange import hugging_face
 
@@ -231,9 +230,12 @@ def test_a_head_of_another_size_is_named(tmp_path, untraced):
 
 @pytest.mark.skipif(not SPAN_HEADS, reason="no relative has such a head")
 def test_a_head_that_tells_question_and_text_apart_is_refused(tmp_path):
-    sizes = {k: v for k, v in SIZES.items() if k != "embedding_size"}
-    write_files(tmp_path, RobertaConfig(**sizes, pad_token_id=0))
+    sizes = {k: v for k, v in span_heads.SIZES.items() if k != "embedding_size"}
+    span_heads.write_files(tmp_path, RobertaConfig(**sizes, pad_token_id=0))
     with pytest.raises(UserError, match="roberta does not tell question and text"):
         squad.run(
-            tmp_path, do_train=True, span_head=next(iter(SPAN_HEADS)), **VERSION_2
+            tmp_path,
+            do_train=True,
+            span_head=next(iter(SPAN_HEADS)),
+            **span_heads.VERSION_2,
         )

@@ -8,7 +8,6 @@ import pytest
 from training.storage.source import Source
 from errors import UserError
 from family.electra.encoder import ElectraConfig
-from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from tests.jobs import results
 from tests.span_heads import SIZES, VERSION_2, check_export, write_files
 from tests.squad import OUTPUTS, read, run
@@ -73,6 +72,9 @@ def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
 
 
 def test_an_encoder_without_segments_is_refused(tmp_path):
-    folder = write_files(tmp_path, WordEmbeddingsConfig(24, hidden_size=16))
+    roberta = pytest.importorskip("family.roberta.config")  # it may be left out
+    sizes = {name: size for name, size in SIZES.items() if name != "embedding_size"}
+    config = roberta.RobertaConfig(**sizes, pad_token_id=0)
+    folder = write_files(tmp_path, config)
     with pytest.raises(UserError, match="does not tell question and text apart"):
         run(folder, do_train=True, span_head="electra", **VERSION_2)

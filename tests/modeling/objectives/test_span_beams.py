@@ -7,7 +7,7 @@ import pytest
 
 from errors import UserError
 from modeling import layers
-from modeling.architectures.word_vectors import WordEmbeddingsConfig
+from modeling.architectures.bert import BertConfig
 from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.span_beams import SpanBeams
@@ -81,11 +81,16 @@ def test_a_window_without_the_answer_has_none():
     check_window_without_answer(DEFAULT, 0.0)
 
 
+class WithoutSegments(BertConfig):
+    architecture = "plain"
+    has_segments = False
+
+
 def test_what_such_a_head_cannot_read_is_refused():
     objective = SpanBeams(DEFAULT)
     objective.check(tiny.config())
-    with pytest.raises(UserError, match="words does not tell question and text"):
-        objective.check(WordEmbeddingsConfig(9, hidden_size=16))
+    with pytest.raises(UserError, match="plain does not tell question and text"):
+        objective.check(WithoutSegments(9))
     objective.lstm = BiLstm(1)
     with pytest.raises(UserError, match="remove --lstm_layers"):
         objective.check(tiny.config())

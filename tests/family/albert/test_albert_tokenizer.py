@@ -202,7 +202,7 @@ def test_the_folder_of_a_release_is_a_vocabulary(tokenizer, tmp_path):
         tokenizer.settings
     )
     shutil.copy(GOLDEN / "tiny.model", tmp_path / "other.model")
-    with pytest.raises(UserError, match="contains no vocab.txt or spiece.model"):
+    with pytest.raises(UserError, match="contains no vocab.txt or .* or spiece.model"):
         TokenizerOptions().load_tokenizer(str(tmp_path))
 
 

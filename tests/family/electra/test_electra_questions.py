@@ -69,3 +69,12 @@ def test_a_run_resumes(learned, tmp_path):
 @pytest.mark.exhaustive
 def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
     check_export(tmp_path, "electra", CONFIG, None, capsys)
+
+
+def test_an_encoder_without_segments_is_refused(tmp_path):
+    roberta = pytest.importorskip("family.roberta.config")  # it may be left out
+    sizes = {name: size for name, size in SIZES.items() if name != "embedding_size"}
+    config = roberta.RobertaConfig(**sizes, pad_token_id=0)
+    folder = write_files(tmp_path, config)
+    with pytest.raises(UserError, match="does not tell question and text apart"):
+        run(folder, do_train=True, span_head="electra", **VERSION_2)

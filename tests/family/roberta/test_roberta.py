@@ -14,8 +14,7 @@ from training.storage.source import Source, read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
-from run_squad import SPAN_HEADS
-from tests import jobs, span_heads, squad
+from tests import jobs
 from tests.pretraining import flags
 from tests.records import VOCAB_FILE, make_records
 from tests.relatives import TASKS, classifier_files, classifier_flags
@@ -226,16 +225,3 @@ def test_a_head_of_another_size_is_named(tmp_path, untraced):
     given = classifier_flags(tmp_path, init_checkpoint=str(tmp_path), do_train=True)
     with pytest.raises(UserError, match=r"its head .* output_weights is \[3,8\] in"):
         jobs.run(run_classifier, given)
-
-
-@pytest.mark.skipif(not SPAN_HEADS, reason="no relative has such a head")
-def test_a_head_that_tells_question_and_text_apart_is_refused(tmp_path):
-    sizes = {k: v for k, v in span_heads.SIZES.items() if k != "embedding_size"}
-    span_heads.write_files(tmp_path, RobertaConfig(**sizes, pad_token_id=0))
-    with pytest.raises(UserError, match="roberta does not tell question and text"):
-        squad.run(
-            tmp_path,
-            do_train=True,
-            span_head=next(iter(SPAN_HEADS)),
-            **span_heads.VERSION_2,
-        )

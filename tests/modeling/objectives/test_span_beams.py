@@ -82,13 +82,14 @@ def test_a_window_without_the_answer_has_none():
 
 
 class WithoutSegments(BertConfig):
+    architecture = "plain"
     has_segments = False
 
 
 def test_what_such_a_head_cannot_read_is_refused():
     objective = SpanBeams(DEFAULT)
     objective.check(tiny.config())
-    with pytest.raises(UserError, match="bert does not tell question and text apart"):
+    with pytest.raises(UserError, match="plain does not tell question and text"):
         objective.check(WithoutSegments(9))
     objective.lstm = BiLstm(1)
     with pytest.raises(UserError, match="remove --lstm_layers"):

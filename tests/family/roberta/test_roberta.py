@@ -14,6 +14,8 @@ from training.storage.source import Source, read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
+from modeling.objectives.span_beams import SpanBeams
+from modeling.objectives.span_head import DEFAULT
 from tests import jobs
 from tests.pretraining import flags
 from tests.records import VOCAB_FILE, make_records
@@ -225,3 +227,8 @@ def test_a_head_of_another_size_is_named(tmp_path, untraced):
     given = classifier_flags(tmp_path, init_checkpoint=str(tmp_path), do_train=True)
     with pytest.raises(UserError, match=r"its head .* output_weights is \[3,8\] in"):
         jobs.run(run_classifier, given)
+
+
+def test_a_head_that_tells_question_and_text_apart_is_refused():
+    with pytest.raises(UserError, match="roberta does not tell question and text"):
+        SpanBeams(DEFAULT).check(RobertaConfig(vocab_size=9))

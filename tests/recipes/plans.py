@@ -1,9 +1,24 @@
 """Plans of small tables, and the flags of their cells."""
 
+import pytest
+
+import extensions
 from recipes import ablations
 from recipes.comparisons import cells, plan
+from recipes.comparisons.paper_tables import TABLES
 
+needs_all_relatives = pytest.mark.skipif(
+    bool(extensions.hint()), reason="a folder in family/ is not there"
+)
 ALL_TASKS = ["SST-2:SST-2", "SQuAD:questions", "NER:names", "UD:trees"]
+
+
+def tables() -> list:
+    """All, as parameters of a test; one compares all relatives."""
+    return [
+        pytest.param(name, marks=needs_all_relatives if name == "family" else ())
+        for name in TABLES
+    ]
 
 
 def given(**changes):

@@ -16,7 +16,7 @@ from modeling.architectures import table
 from recipes import ablations
 from recipes.comparisons import cells, plan
 from tests import test_remote_files, tiny
-from tests.recipes.plans import given, planned
+from tests.recipes.plans import given, needs_all_relatives, planned
 
 
 def test_another_config_than_that_of_the_folder_is_refused(data):
@@ -104,6 +104,7 @@ def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys
     ablations.main(given(**chosen))
 
 
+@needs_all_relatives
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_family_is_compared_with_as_many_updates_and_as_much_time(

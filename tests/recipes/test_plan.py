@@ -12,10 +12,17 @@ from errors import UserError
 from recipes import ablations
 from recipes.comparisons import cells
 from recipes.comparisons.paper_tables import TABLES
-from tests.recipes.plans import by_name, flag, given, planned
+from tests.recipes.plans import (
+    by_name,
+    flag,
+    given,
+    needs_all_relatives,
+    planned,
+    tables,
+)
 
 
-@pytest.mark.parametrize("table", [*TABLES, "default"])
+@pytest.mark.parametrize("table", [*tables(), "default"])
 def test_every_script_takes_the_flags_of_its_cells(data, table):
     if table == "default":
         chosen = ablations.Options(table=["6"], num_train_steps=100)
@@ -73,7 +80,7 @@ def test_a_table_varies_what_it_says_and_nothing_else(data):
     )
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", tables())
 def test_each_row_shows_its_own_runs(data, table):
     found = planned(table=[table], seeds=[1, 2])
     later = {f"{task} same time" for task in ("SST-2", "SQuAD", "NER", "UD")}
@@ -100,6 +107,7 @@ def test_each_row_shows_its_own_runs(data, table):
         assert len(set(names)) == len(names), column.title
 
 
+@needs_all_relatives
 @pytest.mark.slow
 def test_the_same_time_is_that_of_the_first_row(data):
     chosen = {"table": ["family"], "seeds": [1, 2], "num_train_steps": 100}
@@ -132,6 +140,7 @@ def test_the_same_time_is_that_of_the_first_row(data):
     assert not of_electra.cells and not planned_now.is_whole  # its speed is not known
 
 
+@needs_all_relatives
 def test_t5_is_told_about_the_vocabulary(data):
     found = planned(table=["family"])
     config = found.configs["family_t5"]

@@ -8,6 +8,7 @@ import pytest
 
 import tests
 from recipes import rewriting
+from tests import samples
 from text.tokenizers.table import TokenizerOptions
 
 KINDS = {
@@ -172,6 +173,9 @@ def test_of_a_long_text_the_part_around_the_word_is_read(tokenizer, place):
         assert min(150 - shown[0], shown[-1] - 150) >= size // 2 - 1
 
 
+@pytest.mark.skipif(
+    "xlnet" not in samples.collect("CONFIGS"), reason="family/xlnet is not there"
+)
 def test_a_word_to_replace_is_where_it_is_said_to_be_with_cls_last():
     model = tests.GOLDEN / "sentencepiece" / "xlnet.model"
     tokenizer = TokenizerOptions().load_tokenizer(str(model))

@@ -56,12 +56,21 @@ class Extension(NamedTuple):
 
 
 def rows(table: str) -> dict:
-    """The rows of a table in all extensions, by their keys."""
-    return {
-        key: row
-        for extension in _extensions()
-        for key, row in getattr(extension, table).items()
-    }
+    """The rows of a table in all extensions, by their keys.
+
+    Raises:
+        ValueError: two extensions have the same key, and one would silently be lost.
+    """
+    found = {}
+    for extension in _extensions():
+        own = getattr(extension, table)
+        if both := found.keys() & own:
+            raise ValueError(
+                f"two extensions have rows of {table} for {', '.join(sorted(both))}; "
+                "rename one, or remove its line from family/__init__.py"
+            )
+        found |= own
+    return found
 
 
 def load_rows(table: str) -> dict:
@@ -81,8 +90,7 @@ def classes(table: str) -> tuple[type, ...]:
 
 def require(package: str) -> None:
     """Ends a script that is made for a package, in one line, if that is not there."""
-    top = package.partition(".")[0]
-    if not importlib.util.find_spec(top) or not importlib.util.find_spec(package):
+    if not _is_there(package):
         sys.exit(
             f"{sys.argv[0]}: needs {package}, which is not here; get the folder "
             f"{package.replace('.', '/')}"
@@ -93,13 +101,17 @@ def hint() -> str:
     """What ends an error about a name that no table has: which extensions are missing."""
     if names := _missing():
         return f"; missing, though family/__init__.py lists it: {', '.join(names)}"
-    return (
-        "" if importlib.util.find_spec("family") else "; the folder family/ is missing"
-    )
+    return "" if _is_there("family") else "; the folder family/ is missing"
 
 
 def _missing() -> list[str]:
-    return [name for name in _listed() if not importlib.util.find_spec(name)]
+    return [name for name in _listed() if not _is_there(name)]
+
+
+def _is_there(package: str) -> bool:
+    # `find_spec` imports what a package is in, and fails where that is missing.
+    outer, _, _ = package.rpartition(".")
+    return (not outer or _is_there(outer)) and bool(importlib.util.find_spec(package))
 
 
 @functools.cache
@@ -108,9 +120,9 @@ def _extensions() -> tuple[Extension, ...]:
     names = [name for name in _listed() if name not in absent]
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     names += [point.value for point in points]
-    return tuple(importlib.import_module(name).EXTENSION for name in names)
+    modules = map(importlib.import_module, dict.fromkeys(names))
+    return tuple(module.EXTENSION for module in modules)
 
 
 def _listed() -> tuple[str, ...]:
-    is_there = importlib.util.find_spec("family")
-    return importlib.import_module("family").PACKAGES if is_there else ()
+    return importlib.import_module("family").PACKAGES if _is_there("family") else ()

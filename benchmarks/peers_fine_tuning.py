@@ -92,7 +92,7 @@ def _ours(settings: Options) -> None:
     }
     flags = run_classifier.Options(**flags)
     model = settle.TrainableModel(flags)
-    task = run_classifier.Classifier(flags, model.tokenizer)
+    task = run_classifier.make(model)
     experiment = Experiment(task, model)
     [trial] = flags.trials
     trainer = experiment.trainer(trial)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 import run_classifier
+from training.storage.folder import Folder
 from tests import jobs, tiny
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -32,7 +33,8 @@ def task(folder, task_name, **changes):
     given = options(
         folder, task_name, do_train=changes.pop("do_train", True), **changes
     )
-    return run_classifier.Classifier(given, tokenizer)
+    folder = Folder.open(given.output_dir)
+    return run_classifier.Classifier(given, tokenizer, folder)
 
 
 def run(folder, task_name, **changes):

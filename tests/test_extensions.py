@@ -149,15 +149,19 @@ def ask(core, package):
     )
 
 
+def add_line(core, package):
+    path = core / "family" / "__init__.py"
+    path.write_text(path.read_text().replace("= (\n", f'= (\n    "{package}",\n'))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["a line", "an entry point"])
+@pytest.mark.parametrize("way", ["a line", "an entry point", "both"])
 def test_a_package_elsewhere_is_added_by_a_line_or_by_being_installed(stranger, way):
     core, package = stranger
     assert "it must be one of" in ask(core, package).stderr
-    if way == "a line":
-        path = core / "family" / "__init__.py"
-        path.write_text(path.read_text().replace("= (\n", '= (\n    "acme_windows",\n'))
-    else:
+    if way != "an entry point":
+        add_line(core, "acme_windows")
+    if way != "a line":
         folder = package.parent / "acme_windows-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-windows\n")
@@ -166,3 +170,15 @@ def test_a_package_elsewhere_is_added_by_a_line_or_by_being_installed(stranger, 
         )
     done = ask(core, package)
     assert done.stdout.split() == ["WindowsEncoder", "WindowsAdapter"], done.stderr
+
+
+@pytest.mark.slow
+def test_a_line_without_its_package_adds_nothing_and_no_row_is_lost(stranger):
+    core, package = stranger
+    add_line(core, "acme_windows")
+    add_line(core, "nowhere.at_all")  # nor is there what it would be in
+    assert ask(core, package).stdout.split()[0] == "WindowsEncoder"
+    shutil.copytree(package, package.parent / "acme_doors")
+    add_line(core, "acme_doors")
+    said = ask(core, package).stderr
+    assert "two extensions have rows of architectures for windows; rename one" in said

@@ -104,12 +104,6 @@ def is_weights(path: str) -> bool:
     return os.path.basename(path) == WEIGHTS
 
 
-def find(directory: str) -> str | None:
-    """The path of a directory's adapter, if it has one."""
-    path = os.path.join(directory, WEIGHTS)
-    return path if anywhere.exists(path) else None
-
-
 def read(path: str) -> Stored:
     """Reads an adapter.
 

@@ -70,12 +70,6 @@ def _steps(names, ending=""):
     return sorted(int(m[1]) for m in map(pattern.fullmatch, names) if m)
 
 
-def text_settings(directory: str) -> tuple[str, dict]:
-    """See `recorded_settings.noted_by_run`."""
-    with anywhere.access(directory):
-        return recorded_settings.noted_by_run(directory)
-
-
 class Folder:
     """An output_dir as it was when opened, and what this process has written there since.
 
@@ -285,7 +279,9 @@ class Folder:
         self._has(name)
 
     def write(self, name: str, content: str | bytes) -> str:
-        """Writes a file atomically, unless it has this content; returns its path.
+        """Writes a file atomically, and returns its path.
+
+        One of the user's that has this content stays as it is.
 
         Raises:
             UserError: a file of this name is the user's.

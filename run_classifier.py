@@ -236,7 +236,7 @@ if __name__ == "__main__":
 
 from training import metrics
 from training.run.settle import TrainableModel
-from training.storage.folder import Folder
+from training.storage.folder import text_settings
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
@@ -260,17 +260,13 @@ class Example(NamedTuple):
 
 
 class Classifier(ServedTask):
-    """Single texts and pairs: one label, several, or a number.
+    """Single texts and pairs: one label, several, or a number."""
 
-    Args:
-        folder: output_dir, where a run may have noted the names of its labels.
-    """
-
-    def __init__(self, flags: Options, tokenizer, folder: Folder):
+    def __init__(self, flags: Options, tokenizer):
         super().__init__(
             tokenizer, flags.data_dir if flags.is_custom else flags.task_name
         )
-        self.flags, self.folder = flags, folder
+        self.flags = flags
         self.data = flags.data_set
         several = flags.is_custom and flags.label_kind == "several"
         separator = flags.label_separator if several else None
@@ -311,7 +307,7 @@ class Classifier(ServedTask):
                 [e for e in examples if e.label is not None]
             )
         if not flags.label_names:
-            _, state = self.folder.text
+            state = text_settings(flags.output_dir)[1]
             learned_labels.keep_names(self.labels, state)
         return examples
 
@@ -574,7 +570,7 @@ def _json_line(example, answer):
 
 def make(model: TrainableModel) -> Classifier:
     """The task that the flags of a model describe."""
-    return Classifier(model.flags, model.tokenizer, model.folder)
+    return Classifier(model.flags, model.tokenizer)
 
 
 def main(flags: Options) -> None:

@@ -5,7 +5,6 @@ import json
 import numpy as np
 
 import run_classifier
-from training.storage.folder import Folder
 from tests import jobs, tiny
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -33,8 +32,7 @@ def task(folder, task_name, **changes):
     given = options(
         folder, task_name, do_train=changes.pop("do_train", True), **changes
     )
-    folder = Folder.open(given.output_dir)
-    return run_classifier.Classifier(given, tokenizer, folder)
+    return run_classifier.Classifier(given, tokenizer)
 
 
 def run(folder, task_name, **changes):

@@ -99,12 +99,12 @@ def _encoder(name, value):
     """A rule: what `load` returned."""
     if not isinstance(value, TextEncoder):
         raise UserError(
-            f"{name} is {arguments.shown(value)}; pass what `bert.load` returned"
+            f"{name} is {arguments.show(value)}; pass what `bert.load` returned"
         )
     return value
 
 
-@arguments.checked(**_MODEL_FILES, dtype=arguments.one_of("float32", "mixed_bfloat16"))
+@arguments.check(**_MODEL_FILES, dtype=arguments.one_of("float32", "mixed_bfloat16"))
 def load(
     path: str,
     *,
@@ -130,7 +130,7 @@ def load(
     model, dtype = query.read_model(flags), dtype or keras.config.dtype_policy().name
     encoder = make_encoder(model.config, dtype=dtype)
     variables = {variable.path: variable for variable in encoder.weights}
-    model.source.load(variables, encoder.required, encoder.scope)
+    model.source.load(variables, encoder.required_variables, encoder.scope)
     return TextEncoder(encoder, model.tokenizer)
 
 
@@ -200,7 +200,7 @@ class TextEncoder:
         return_all = arguments.switch("return_all", return_all)
         return self.layer(inputs, training=training, return_all=return_all)
 
-    @arguments.checked(texts=arguments.texts)
+    @arguments.check(texts=arguments.texts)
     def tokenize(
         self, texts: Iterable[Text], max_seq_length: int | None = None
     ) -> dict[str, np.ndarray]:
@@ -246,7 +246,7 @@ class TextEncoder:
         packed = packing.pack(self.tokenizer.vocabulary, ids, pair, most)
         return rows.Row(*packed[:2], {})
 
-    @arguments.checked(prefix=arguments.name)
+    @arguments.check(prefix=arguments.name)
     def inputs(
         self, max_seq_length: int | None = None, *, prefix: str = ""
     ) -> dict[str, keras.KerasTensor]:
@@ -263,7 +263,7 @@ class TextEncoder:
             for name in ("input_ids", "input_mask", "segment_ids")
         }
 
-    @arguments.checked(
+    @arguments.check(
         texts=arguments.texts,
         pooling=arguments.one_of("mean", "cls"),
         layer=arguments.whole(),
@@ -323,7 +323,7 @@ class TextEncoder:
             self.layer, [layer], pooling, cls_last=cls_last
         )
 
-    def _rows(self, texts, flags: _Files) -> Iterator[text_features.Row]:
+    def _rows(self, texts, flags: _Files) -> Iterator[text_features.TextRow]:
         counts = text_features.Counts()
         for number, text in enumerate(texts):
             first, second = arguments.parts(text, number)
@@ -332,7 +332,7 @@ class TextEncoder:
             )
 
 
-@arguments.checked(
+@arguments.check(
     texts=arguments.list_of_texts,
     encoder=_encoder,
     batch_size=arguments.batch_size,
@@ -392,7 +392,7 @@ def dataset(
     )
 
 
-@arguments.checked(
+@arguments.check(
     learning_rate=arguments.number(at_least=0),
     num_train_steps=arguments.whole(at_least=1, at_most=2**31 - 1),
     num_warmup_steps=arguments.whole(at_least=0, at_most=2**31 - 1),
@@ -438,7 +438,7 @@ def optimizer(
     return in_keras.Optimizer(rate, settings, shares)
 
 
-@arguments.checked(
+@arguments.check(
     encoder=_encoder,
     folder=arguments.path,
     layout=arguments.one_of("release", "hugging_face"),
@@ -455,7 +455,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     sources.refuse_remote(folder)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UserError(f"{folder}: is not an empty folder; choose another")
-    tensors = _merged(encoder.layer)
+    tensors = _merged_weights(encoder.layer)
     beside = dict(encoder.tokenizer.files)
     if layout == "hugging_face":
         described = encoder.tokenizer.hugging_face()
@@ -476,7 +476,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     return prefix
 
 
-def _merged(layer: Encoder) -> dict[str, np.ndarray]:
+def _merged_weights(layer: Encoder) -> dict[str, np.ndarray]:
     """The weights by name; what `enable_lora` added is part of its kernel."""
     values = {variable.path: variable.numpy() for variable in layer.weights}
     for each in private.layers_in(layer):
@@ -492,7 +492,7 @@ class MaskedLM:
     def __init__(self, tokenizer, config, model):
         self.tokenizer, self.config, self.model = tokenizer, config, model
 
-    @arguments.checked(text=arguments.text, top_k=arguments.whole(at_least=1))
+    @arguments.check(text=arguments.text, top_k=arguments.whole(at_least=1))
     def fill(self, text: str, top_k: int = 5) -> list[list[tuple[str, float]]]:
         """The most probable tokens, with their probabilities, for each [MASK] of a text.
 
@@ -507,7 +507,7 @@ class MaskedLM:
         return filled
 
 
-@arguments.checked(**_MODEL_FILES)
+@arguments.check(**_MODEL_FILES)
 def load_masked_lm(
     path: str,
     *,
@@ -535,7 +535,7 @@ class Task:
         self._served = served
         self.inputs = tuple(served.parts)
 
-    @arguments.checked(requests=arguments.requests, batch_size=arguments.batch_size)
+    @arguments.check(requests=arguments.requests, batch_size=arguments.batch_size)
     def predict(self, requests: Sequence, batch_size: int = 32) -> list[dict]:
         """Answers requests.
 
@@ -556,7 +556,7 @@ class Task:
         parts = (request,) if isinstance(request, str) else request
         if not isinstance(parts, tuple | list) or len(parts) > len(self.inputs):
             raise UserError(
-                f"{arguments.shown(request)} is no request; it must have "
+                f"{arguments.show(request)} is no request; it must have "
                 f"{', '.join(self.inputs)}, in this order"
             )
         return dict(zip(self.inputs, parts, strict=False))
@@ -568,7 +568,7 @@ _SCRIPTS = (
 )
 
 
-@arguments.checked(path=arguments.path)
+@arguments.check(path=arguments.path)
 def load_task(path: str) -> Task:
     """Loads what a script trained.
 
@@ -597,4 +597,4 @@ def load_task(path: str) -> Task:
     with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
         flags = flags_of_run(script.Options, path, settings)
         model = TrainableModel(flags, folder=folder)
-        return Task(finetune.served(script.make(model), model))
+        return Task(finetune.serve(script.make(model), model))

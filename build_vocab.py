@@ -152,10 +152,10 @@ class Options(TokenizerOptions, TextOptions):
 
     def _check_kind(self):
         place = f"--output_file={self.output_file}"
-        if self.kind and _LEARNED[self.kind] is not self.learned:
+        if self.kind and _LEARNED[self.kind] is not self.vocabulary_kind:
             names = pkgutil.resolve_name(_LEARNED[self.kind].learner).file_names
             raise UserError(f"{place}: with --kind={self.kind}, its name must {names}")
-        if not self.learned.learner:
+        if not self.vocabulary_kind.learner:
             raise UserError(
                 f"{place}: is of a kind that is not learned; use another name"
             )
@@ -165,17 +165,17 @@ class Options(TokenizerOptions, TextOptions):
             if getattr(self, name) not in (defaults[name], *unset):
                 raise UserError(
                     f"--{name} does not apply to {self.output_file}, which is "
-                    f"{self.learned.tokenizer.__name__}; leave it out"
+                    f"{self.vocabulary_kind.tokenizer.__name__}; leave it out"
                 )
 
     @functools.cached_property
-    def learned(self) -> Kind:
+    def vocabulary_kind(self) -> Kind:
         """The kind of vocabulary."""
         return kind_of(self.output_file)
 
     @functools.cached_property
     def learner(self) -> Learner:
-        return pkgutil.resolve_name(self.learned.learner)(self)
+        return pkgutil.resolve_name(self.vocabulary_kind.learner)(self)
 
 
 def measure(
@@ -315,8 +315,8 @@ def _learn(paths, held_out, chosen):
         for file, content in zip(files, learner.learn(lines, source), strict=True):
             file.write(content)
     # With these flags, whatever an earlier vocabulary of this name was learned with.
-    tokenizer = chosen.learned.load(chosen.output_file, chosen)
-    recorded_settings.write(chosen.output_file, chosen.learned, tokenizer)
+    tokenizer = chosen.vocabulary_kind.load(chosen.output_file, chosen)
+    recorded_settings.write(chosen.output_file, chosen.vocabulary_kind, tokenizer)
     for line in (
         *FORMATS[chosen.input_format].report(counts),
         *learner.report(tokenizer),

@@ -99,7 +99,7 @@ class _Switch(flags.BooleanParser):
             raise ValueError("must be true or false") from None
 
 
-class _Texts(flags.ListParser):
+class _TextsParser(flags.ListParser):
     """Parses a comma-separated list of texts, none of them empty."""
 
     def parse(self, argument):
@@ -138,7 +138,9 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
         elif value_type is str:
             flags.DEFINE_string(**common)
         elif value_type == list[str]:
-            flags.DEFINE(_Texts(), serializer=flags.CsvListSerializer(","), **common)
+            flags.DEFINE(
+                _TextsParser(), serializer=flags.CsvListSerializer(","), **common
+            )
         elif value_type in (list[int], list[float]):
             (number_type,) = typing.get_args(value_type)
             parser = _Numbers(number_type, item.metadata["may_be_infinite"])
@@ -167,17 +169,19 @@ def read(
         UserError: values are not allowed, alone or together.
     """
     if unexpected := flag_values(arguments)[1:]:  # flags after it were not read
-        raise _unexpected(unexpected[0], arguments[-len(unexpected) - 1], flag_values)
-    if missing := _required_but([None], options_class, flag_values):
+        raise _unexpected_argument(
+            unexpected[0], arguments[-len(unexpected) - 1], flag_values
+        )
+    if missing := _required_flags([None], options_class, flag_values):
         raise flags.Error(f"{', '.join(missing)} required")
-    if empty := _required_but(["", []], options_class, flag_values):
+    if empty := _required_flags(["", []], options_class, flag_values):
         raise flags.Error(f"{empty[0]}= is empty")
     parsed = from_flags(options_class, flag_values)
     _check_output_dir(parsed)
     return parsed
 
 
-def _unexpected(argument, before, flag_values):
+def _unexpected_argument(argument, before, flag_values):
     """Refuses what is not a flag, after another argument."""
     name = before.lstrip("-")
     hint = "every option is a --flag"
@@ -188,7 +192,7 @@ def _unexpected(argument, before, flag_values):
     return flags.Error(f"unexpected argument {argument!r}; {hint}")
 
 
-def _required_but(values, options_class, flag_values):
+def _required_flags(values, options_class, flag_values):
     """The required flags that have one of some values."""
     return [
         f"--{item.name}"
@@ -244,7 +248,7 @@ def _groups(options_class) -> dict[str, list[dataclasses.Field]]:
         elif item.metadata["common"]:
             title = "Most used"
         elif needed:
-            title = f"Only with {options.spelled(*needed[0])}"
+            title = f"Only with {options.spell(*needed[0])}"
         else:
             title = _title(owners[item.name])
         groups.setdefault(title, []).append(item)

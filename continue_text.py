@@ -111,10 +111,10 @@ def main(flags: Options) -> None:
         )
         for row in continuations.tolist():
             stop = next((i for i, id in enumerate(row) if id in ends), len(row))
-            print(text + _added(vocabulary, ids, row[:stop]))
+            print(text + _continuation(vocabulary, ids, row[:stop]))
 
 
-def _added(vocabulary, ids, more) -> str:
+def _continuation(vocabulary, ids, more) -> str:
     """What is written after the text of some ids to add more."""
     return vocabulary.text_of(ids + more)[len(vocabulary.text_of(ids)) :]
 

@@ -228,7 +228,7 @@ def _read(flags: Options, models: list[Source]) -> Edited:
     alone = flags.layout != "release" or flags.changes_model
     model_weights, config = networks.take(
         first.prefix,
-        checkpoint_contents.averaged(tensors, [source.prefix for source in models]),
+        checkpoint_contents.average(tensors, [source.prefix for source in models]),
         config,
         flags.network,
         alone,
@@ -276,7 +276,7 @@ def _check_tokenization(tokenizer, source: Source, task):
     tokenizer.check_release(source.prefix)
     settings = tokenizer.settings
     source.text.check(settings, kind_of_tokenizer(tokenizer))
-    noted_settings = source.text.noted[1] | task
+    noted_settings = source.text.record[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.
         if name != "vocab_sha256" and noted_settings.get(name, value) != value:
@@ -339,14 +339,14 @@ def _check_place(directory: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(directory: str) -> Iterator[None]:
+def _lock_folder(directory: str) -> Iterator[None]:
     """Keeps other conversions out of a folder, if it can be locked."""
     with contextlib.ExitStack() as stack:
         if not sources.is_remote(directory):
             with anywhere.access(directory):
                 parent = os.path.dirname(os.path.abspath(directory))
                 os.makedirs(parent, exist_ok=True)
-                stack.enter_context(local.locked(directory))
+                stack.enter_context(local.hold_lock(directory))
         _check_place(directory)
         yield
 
@@ -405,7 +405,7 @@ def _write_peft(flags: Options, source: Source) -> None:
     config = settle.config_of(source, flags.bert_config_file)
     tensors = {
         name: value
-        for name, value in adapted.stored().items()
+        for name, value in adapted.read_stored().items()
         if not checkpoint_contents.of_training(name)
     }
     task = _as_hugging_face(source.task)
@@ -461,7 +461,7 @@ def main(flags: Options) -> int:
         return int(not checkpoint_contents.compare(models[0], other))
     _check_place(flags.output_dir)
     if flags.layout == "peft":
-        with _alone(flags.output_dir):
+        with _lock_folder(flags.output_dir):
             _write_peft(flags, models[0])
         return 0
     model = _read_for_words(flags, models) if flags.words_file else _read(flags, models)
@@ -483,7 +483,7 @@ def main(flags: Options) -> int:
                 capacity.check_network(longer, f"--{name}={number}")
             encoder = whole_model.network(model.config).encoder
             model.config = lengthen(model.tensors, encoder, number)
-    with _alone(flags.output_dir):
+    with _lock_folder(flags.output_dir):
         _write(model, flags, models)
         if flags.push_to:
             names = os.listdir(flags.output_dir)

@@ -124,10 +124,10 @@ _NUMBER = re.compile(r"[+-]?(\d[\d._]*(e[+-]?\d+)?)?", re.I)
 
 
 def main(flags: Options) -> None:
-    flags = flags.completed(flags.vocab_file)
+    flags = flags.fill_in(flags.vocab_file)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(flags, name) for name in names}
-    values |= flags.resolved(flags.vocab_file)
+    values |= flags.resolve(flags.vocab_file)
     pipeline = _pipeline(flags) if flags.runner else None
     settings = Settings(
         input_files=tuple(formats.expand(flags.input_file, flags.input_format)),

@@ -105,7 +105,7 @@ def hint() -> str:
 
 
 def _missing() -> list[str]:
-    return [name for name in _listed() if not _is_there(name)]
+    return [name for name in _own_packages() if not _is_there(name)]
 
 
 def _is_there(package: str) -> bool:
@@ -117,12 +117,12 @@ def _is_there(package: str) -> bool:
 @functools.cache
 def _extensions() -> tuple[Extension, ...]:
     absent = _missing()
-    names = [name for name in _listed() if name not in absent]
+    names = [name for name in _own_packages() if name not in absent]
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     names += [point.value for point in points]
     modules = map(importlib.import_module, dict.fromkeys(names))
     return tuple(module.EXTENSION for module in modules)
 
 
-def _listed() -> tuple[str, ...]:
+def _own_packages() -> tuple[str, ...]:
     return importlib.import_module("family").PACKAGES if _is_there("family") else ()

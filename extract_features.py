@@ -179,7 +179,7 @@ def main(flags: Options) -> None:
     weights = {v.path: v for v in encoder.model.weights}
     if tensors is None:
         model = encoder.model
-        _say(source.load(weights, model.required, model.scope))
+        _say(source.load(weights, model.required_variables, model.scope))
     else:
         for name, value in tensors.items():
             weights[name].assign(value)

@@ -178,22 +178,22 @@ def _check_effect(options, item, other, condition):
                 f"{flag} has no effect with --{other.name}; remove one of them"
             )
     else:
-        if str(value).lower() not in _allowed(condition):
+        if str(value).lower() not in _values_of(condition):
             raise UserError(
                 f"{flag} has no effect with --{other.name}={value}; it is for "
-                f"{spelled(other.name, condition)}"
+                f"{spell(other.name, condition)}"
             )
 
 
-def _allowed(condition):
+def _values_of(condition):
     return condition if isinstance(condition, tuple) else (condition,)
 
 
-def spelled(other: str, condition) -> str:
+def spell(other: str, condition) -> str:
     """A condition of `only_for`, but ABSENT, as flags: --kind=a, b or c."""
     if condition is GIVEN:
         return f"--{other}"
-    *values, last = _allowed(condition)
+    *values, last = _values_of(condition)
     return f"--{other}=" + (f"{', '.join(values)} or {last}" if values else last)
 
 

@@ -93,7 +93,9 @@ def main(flags: Options) -> int | None:
     if flags.output_file:
         protected.check_output(flags.output_file, [flags.input_file, flags.model_dir])
     predictor = Predictor(flags.model_dir)
-    table = Table(flags.input_file, flags.input_format, predictor, flags.max_line_mb)
+    table = InputTable(
+        flags.input_file, flags.input_format, predictor, flags.max_line_mb
+    )
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
     progress = Progress("answering", count, "rows", starts_slowly=True)
@@ -177,7 +179,7 @@ def _output(path):
 # --- Rows --------------------------------------------------------------------------------
 
 
-class Table:
+class InputTable:
     """The rows of a file or of standard input.
 
     Attributes:
@@ -255,7 +257,7 @@ class Table:
         if missing := [name for name in self.predictor.parts if name not in request]:
             raise UserError(
                 f"{self.name}:1: no column {missing[0]!r} among "
-                f"{tables.listed(row, self.form)}; the first "
+                f"{tables.spell(row, self.form)}; the first "
                 f"line must name the model's parts, {', '.join(self.predictor.parts)}"
             )
 

@@ -372,7 +372,7 @@ class Classifier(ServedTask):
         )
         if any(self._fits.values()) and not self.flags.do_eval:
             folder = self.flags.output_dir
-            recalled = calibration.recalled(folder, self.labels.names, **self._fits)
+            recalled = calibration.recall(folder, self.labels.names, **self._fits)
             self.labels.calibration = recalled
 
     def _check_windows_of(self, state):
@@ -410,7 +410,7 @@ class Classifier(ServedTask):
         if split == "train" and example.label is None:
             self.counts["have no label"] += 1
         elif split == "train" and len(self.labels.names or ()) <= labels.MOST_NAMED:
-            shown = self.labels.shown
+            shown = self.labels.with_display_names
             for name in shown.classes(shown.read(example.label, split)):
                 self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])
@@ -452,13 +452,13 @@ class Classifier(ServedTask):
         if not self.flags.doc_stride:
             return logits
         pooling = self.flags.window_pooling
-        return text_windows.pooled(logits, predictions.example_numbers, pooling)
+        return text_windows.pool(logits, predictions.example_numbers, pooling)
 
     def score(self, predictions):
         gold, logits = self._gold(predictions.examples), self._logits(predictions)
         if predictions.split == self.eval_sets[0] and any(self._fits.values()):
             # The next answers are calibrated, too.
-            self.labels.calibration = calibration.fitted(gold, logits, **self._fits)
+            self.labels.calibration = calibration.fit(gold, logits, **self._fits)
         predicted = self.labels.predict(logits)
         indices = [example.index for example in predictions.examples]
         scores = metrics.scores(self.data.scores, gold, predicted, indices)
@@ -471,7 +471,7 @@ class Classifier(ServedTask):
     def judge(self, predictions):
         if predictions.examples[0].label is None:
             return []
-        judgements, shown = [], self.labels.shown
+        judgements, shown = [], self.labels.with_display_names
         for example, answer in zip(
             predictions.examples, self.answers(predictions), strict=True
         ):
@@ -486,7 +486,7 @@ class Classifier(ServedTask):
     # --- Answers ---------------------------------------------------------------------
 
     def answers(self, predictions):
-        return self.labels.shown.answers(self._logits(predictions))
+        return self.labels.with_display_names.answers(self._logits(predictions))
 
     def prediction_files(self, predictions):
         examples = predictions.examples
@@ -537,13 +537,13 @@ class Classifier(ServedTask):
         flags = self.flags
         if flags.doc_stride:
             logits = self._serve_windows(tokenizer, predict, *ids)
-            return self.labels.shown.serve(logits)
+            return self.labels.with_display_names.serve(logits)
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
         kind = "both_orders" if flags.both_orders else "pack"
         pack = getattr(packing_graph, kind)
         batch = pack(tokenizer, text_a, text_b, flags.max_seq_length)
         logits = run_in_chunks(predict, batch)["logits"]
-        return self.labels.shown.serve(logits)
+        return self.labels.with_display_names.serve(logits)
 
     def _serve_windows(self, tokenizer, predict, ids):
         flags = self.flags
@@ -554,7 +554,7 @@ class Classifier(ServedTask):
         )
         batch = packing_graph.pack(tokenizer, windows, None, flags.max_seq_length)
         logits = run_in_chunks(predict, batch)["logits"]
-        return windows_graph.pooled(logits, texts, ids.nrows(), pooling)
+        return windows_graph.pool(logits, texts, ids.nrows(), pooling)
 
 
 def _json_line(example, answer):

@@ -392,7 +392,7 @@ class Tagger(ServedTask):
     def answers(self, predictions):
         logits = self._logits(predictions)
         return [
-            self.scheme.answer(_sent(example.words), of_words)
+            self.scheme.answer(_request_words(example.words), of_words)
             for example, of_words in zip(predictions.examples, logits, strict=True)
         ]
 
@@ -419,14 +419,14 @@ class Tagger(ServedTask):
         return list(tag_files.in_documents(sentences))
 
     def request(self, example):
-        request = {"words": _sent(example.words)}
+        request = {"words": _request_words(example.words)}
         if self.flags.document_context:
             most = self.flags.max_seq_length - 2  # words that fit in a row
             start, stop = example.before, example.before + len(example.words)
             before = example.context[max(start - most, 0) : start]
             after = example.context[stop : stop + most]
-            request["before"] = _spaced(before)
-            request["after"] = _spaced(after)
+            request["before"] = _request_text(before)
+            request["after"] = _request_text(after)
         return request
 
     def serve(self, tokenizer, predict, words, **texts):
@@ -438,14 +438,14 @@ class Tagger(ServedTask):
         return answers | {"probabilities": probabilities}
 
 
-def _sent(words):
+def _request_words(words):
     """Words for a request; an empty one is replaced by another without pieces."""
     return [word or "\u200b" for word in words]
 
 
-def _spaced(words):
+def _request_text(words):
     """Words as a text for a request, in which spaces separate them."""
-    return " ".join(word.replace(" ", "\u00a0") for word in _sent(words))
+    return " ".join(word.replace(" ", "\u00a0") for word in _request_words(words))
 
 
 def make(model: TrainableModel) -> Tagger:

@@ -23,7 +23,7 @@ from training.pretraining import pretrain
 from training.run import distribution
 
 
-@distribution.together()
+@distribution.report_lost_hosts()
 def main(flags: Options) -> None:
     """Does what the flags ask for; see `pretraining.pretrain`."""
     pretrain.pretrain(flags)

@@ -338,8 +338,8 @@ class Squad(ServedTask):
             "with_null": self.version_2,
         }
 
-    def _chosen(self, answer):
-        return answer.chosen(self.flags.null_score_diff_threshold)
+    def _choose(self, answer):
+        return answer.choose(self.flags.null_score_diff_threshold)
 
     def score(self, predictions):
         squad.check_scorable(
@@ -354,7 +354,7 @@ class Squad(ServedTask):
             null["null_odds"] = [a.null_odds for a in answers]
         return squad_metrics.evaluate(
             [example.references for example in examples],
-            [self._chosen(answer).text for answer in answers],
+            [self._choose(answer).text for answer in answers],
             version_2=self.version_2,
             by=self.answer_score,
             **null,
@@ -363,10 +363,10 @@ class Squad(ServedTask):
     def trivial_score(self, examples):
         references = [example.references for example in examples]
         texts = [""] * len(examples)
-        _, overlaps = self._compared(references, texts)
+        _, overlaps = self._compare(references, texts)
         return 100 * float(overlaps.mean())
 
-    def _compared(self, references, texts):
+    def _compare(self, references, texts):
         compare = functools.partial(squad_metrics.score, version_2=self.version_2)
         return compare(references, texts, by=self.answer_score)
 
@@ -375,9 +375,9 @@ class Squad(ServedTask):
         return list(map(self._judgement, predictions.examples, answers))
 
     def _judgement(self, example, answer):
-        chosen = self._chosen(answer)
+        chosen = self._choose(answer)
         text = chosen.text
-        (exact,), (overlap,) = self._compared([example.references], [text])
+        (exact,), (overlap,) = self._compare([example.references], [text])
         gold = text if exact else " / ".join(dict.fromkeys(example.references))
         every = list(answer.nbest)
         if answer.nothing and self.version_2:
@@ -399,7 +399,7 @@ class Squad(ServedTask):
         answers = self._answers(predictions)
         by_id = dict(zip((e.id for e in predictions.examples), answers, strict=True))
         contents = {
-            "predictions.json": {id: self._chosen(a).text for id, a in by_id.items()},
+            "predictions.json": {id: self._choose(a).text for id, a in by_id.items()},
             "nbest_predictions.json": {
                 id: [_entry(span) for span in a.nbest] for id, a in by_id.items()
             },
@@ -428,10 +428,10 @@ class Squad(ServedTask):
         return {name: getattr(example, name) for name in self.inputs}
 
     def answers(self, predictions):
-        return [self._served(answer) for answer in self._answers(predictions)]
+        return [self._to_json(answer) for answer in self._answers(predictions)]
 
-    def _served(self, answer):
-        chosen = self._chosen(answer)
+    def _to_json(self, answer):
+        chosen = self._choose(answer)
         served = {
             "answer": chosen.text,
             "start": chosen.start,
@@ -446,7 +446,7 @@ class Squad(ServedTask):
         long = " ".join(f"House {n - 1499} was built in {n}." for n in years)
         asked = (*_SAMPLES, ("When was house 7 built?", long))
         return [
-            squad.Example(str(number), question, context, (), False)
+            squad.Question(str(number), question, context, (), False)
             for number, (question, context) in enumerate(asked)
         ]
 

@@ -100,7 +100,7 @@ from training.finetuning.task import Judgement, ServedTask
 # === Reading =========================================================================
 
 
-class Example(NamedTuple):
+class SwagExample(NamedTuple):
     """A text and what may follow it; the label is the number of the right choice."""
 
     context: str
@@ -109,7 +109,7 @@ class Example(NamedTuple):
     label: int | None
 
 
-def _swag(values: dict, where: str) -> Example:
+def _swag(values: dict, where: str) -> SwagExample:
     """A line of SWAG's CSV; its `startphrase` repeats sent1 and sent2."""
     endings = sorted(
         (name for name in values if re.fullmatch("ending[0-9]+", name)),
@@ -121,7 +121,7 @@ def _swag(values: dict, where: str) -> Example:
             form = tables.form_of(where.rpartition(":")[0])
             raise UserError(
                 f"{tables.header_of(where)}: no column {name!r} among "
-                f"{tables.listed(values, form)}; SWAG has sent1, sent2, ending0, ending1, "
+                f"{tables.spell(values, form)}; SWAG has sent1, sent2, ending0, ending1, "
                 "... and label"
             )
     choices = [values[name].strip() for name in endings]
@@ -132,7 +132,7 @@ def _swag(values: dict, where: str) -> Example:
     )
 
 
-def _object(values: dict, where: str) -> Example:
+def _object(values: dict, where: str) -> SwagExample:
     """A line of a JSON lines file, ours or COPA's."""
     if choice_files.is_copa(values):
         values = choice_files.copa(values, where)
@@ -181,7 +181,7 @@ def _example(where, context, start, choices, label):
             raise UserError(f"{where}: choice {i} is empty")
     if label is not None:
         label = _label(label, len(choices), where)
-    return Example(context.strip(), start.strip(), tuple(choices), label)
+    return SwagExample(context.strip(), start.strip(), tuple(choices), label)
 
 
 def _label(value, num_choices, where):
@@ -325,7 +325,7 @@ class MultipleChoice(ServedTask):
         return {**super().description(), "defaults": {"start": ""}}
 
     def samples(self):
-        return [Example(*texts, None) for texts in _SAMPLES]
+        return [SwagExample(*texts, None) for texts in _SAMPLES]
 
     def request(self, example):
         return {

@@ -139,7 +139,7 @@ if __name__ == "__main__":
 
 from training import metrics
 from training.run.settle import TrainableModel
-from family.t5.task import Example, TextTask, check_target
+from family.t5.task import TextTask, TextToTextExample, check_target
 from training.finetuning import finetune, labels, squad_metrics
 
 # === Tasks ===========================================================================
@@ -180,7 +180,7 @@ class Glue(TextTask):
             texts = [None if c is None else _text(values, c, where) for c in pair]
             texts = as_text.features_of(self.flags.task, *texts)
             index = values.get("index", values.get("id", len(examples)))
-            examples.append(Example(texts, label, str(index)))
+            examples.append(TextToTextExample(texts, label, str(index)))
         return _not_empty(examples, path)
 
     def _label(self, value, where):
@@ -202,7 +202,7 @@ class Glue(TextTask):
 
     def score(self, predictions):
         gold = self._gold(predictions.examples)
-        read = [self.reads(text) for text in self.written(predictions)]
+        read = [self.reads(text) for text in self.predicted_texts(predictions)]
         if self.labels.names is None:
             predicted = np.array(read)
         else:
@@ -246,7 +246,7 @@ class Glue(TextTask):
         return files
 
 
-class Squad(TextTask):
+class SquadAsText(TextTask):
     """Questions about a text, each with an answer: SQuAD 1.1."""
 
     metric = "f1"
@@ -271,7 +271,7 @@ class Squad(TextTask):
             if split == "train":
                 check_target(answers[0], f"{path}: question {example.id!r}")
             texts = {name: getattr(example, name) for name in self.wording.features}
-            examples.append(Example(texts, answers, example.id))
+            examples.append(TextToTextExample(texts, answers, example.id))
         return examples
 
     @property
@@ -280,11 +280,11 @@ class Squad(TextTask):
 
     def _answer(self, example, text):
         """A written text as the context spells it, which is how references are."""
-        return as_text.unpadded(text, example.texts["context"])
+        return as_text.answer_in_context(text, example.texts["context"])
 
     def score(self, predictions):
         examples = predictions.examples
-        answers = map(self._answer, examples, self.written(predictions))
+        answers = map(self._answer, examples, self.predicted_texts(predictions))
         return squad_metrics.evaluate([e.label for e in examples], list(answers))
 
     def _scores(self, example, text):
@@ -324,7 +324,7 @@ class Custom(TextTask):
                 target = check_target(_text(values, flags.target_column, where), where)
             texts = {"input": _text(values, flags.input_column, where)}
             index = values.get("index", values.get("id", len(examples)))
-            examples.append(Example(texts, target or None, str(index)))
+            examples.append(TextToTextExample(texts, target or None, str(index)))
         return _not_empty(examples, path)
 
     @property
@@ -332,7 +332,7 @@ class Custom(TextTask):
         return {"input": self.flags.input_column}
 
     def score(self, predictions):
-        texts = self.written(predictions)
+        texts = self.predicted_texts(predictions)
         targets = [self.spell(self.target(e)) for e in predictions.examples]
         _, f1 = squad_metrics.score([[target] for target in targets], texts)
         return {
@@ -358,7 +358,7 @@ def _not_empty(examples, path):
     return examples
 
 
-_TASKS = {"squad": Squad, "custom": Custom}
+_TASKS = {"squad": SquadAsText, "custom": Custom}
 
 
 def make(model: TrainableModel) -> TextTask:

@@ -54,7 +54,7 @@ def update_once(folder: str, batch_size: int, first_batch: int) -> None:
         distribution.make("one"),
         lambda: objective.network(config, seed=1),
         objective,
-        loop.Settings(
+        loop.LoopSettings(
             num_train_steps=1000,
             num_warmup_steps=100,
             learning_rate=1e-4,

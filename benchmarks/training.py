@@ -72,7 +72,7 @@ def updater(
         distribution.make("one"),
         lambda: objective.network(config, dtype=dtype),
         objective,
-        loop.Settings(
+        loop.LoopSettings(
             num_train_steps=1000,
             num_warmup_steps=100,
             learning_rate=1e-4,

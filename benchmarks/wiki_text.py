@@ -12,7 +12,7 @@ import options
 from files import local, sources
 from text.corpus import formats
 from text.corpus.formats import TextOptions
-from text.corpus.text_format import Span
+from text.corpus.text_format import FileSpan
 from text.generation import work
 
 
@@ -23,7 +23,7 @@ class Options(options.Group):
     num_workers: int = options.field(1, help="Processes that read.", at_least=1)
 
 
-def text_of(piece: Sequence[Span]) -> bytes:
+def text_of(piece: Sequence[FileSpan]) -> bytes:
     """Its sentences, each on a line, and an empty line after each article."""
     reading = TextOptions(input_format="wikipedia")
     sentences = itertools.chain.from_iterable(

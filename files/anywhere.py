@@ -64,7 +64,7 @@ def walk(folder: str) -> list[tuple[str, list[str], list[str]]]:
 
 
 @contextlib.contextmanager
-def opened(path: str, mode: str = "rb") -> Iterator[tf.io.gfile.GFile]:
+def open_file(path: str, mode: str = "rb") -> Iterator[tf.io.gfile.GFile]:
     """The file, to read or write; also errors inside become one line."""
     with access(path), tf.io.gfile.GFile(path, mode) as file:
         yield file

@@ -41,7 +41,7 @@ class BeamFiles:
         changed = int(1e9 * (metadata.last_updated_in_seconds or 0))
         return sources.Status(metadata.size_in_bytes, changed)
 
-    def opened(self, path: str) -> io.BufferedIOBase:
+    def open(self, path: str) -> io.BufferedIOBase:
         return FileSystems.open(path, compression_type=_AS_IT_IS)
 
 

@@ -34,7 +34,7 @@ def without_suffix(path: str) -> str:
     return path.removesuffix(suffix)
 
 
-def unpacked(path: str, file: BinaryIO) -> BinaryIO:
+def unpack(path: str, file: BinaryIO) -> BinaryIO:
     """What a file contains; closing it closes the file.
 
     Args:

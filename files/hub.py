@@ -107,12 +107,12 @@ def folder(address: str, purpose: str) -> str:
     where, hub = parse(address), _hub(address)
     try:
         with _one_line(where, hub):
-            return _downloaded(where, hub, purpose)
+            return _download(where, hub, purpose)
     except _UnreachableError as error:
-        return _cached(where, hub, purpose, error)
+        return _find_in_cache(where, hub, purpose, error)
 
 
-def _downloaded(where: Address, hub, purpose: str) -> str:
+def _download(where: Address, hub, purpose: str) -> str:
     one_of, needed = _FILES[purpose]
     model = _model(hub, where, files_metadata=True)
     files = {file.rfilename: file for file in model.siblings}
@@ -120,18 +120,18 @@ def _downloaded(where: Address, hub, purpose: str) -> str:
         raise UserError(f"{where}: {_lacking(purpose, files)}")
     is_split = _WEIGHTS in needed and _WEIGHTS not in files
     needed = [n for n in needed if n in files and (is_split or n != weight_index.NAME)]
-    folder = _fetched(where, hub, model, needed)
+    folder = _fetch(where, hub, model, needed)
     if is_split:
         shards = _shards(folder)
         if absent := [name for name in shards if name not in files]:
             raise UserError(
                 f"{where}: has no {absent[0]}, which its {weight_index.NAME} names"
             )
-        _fetched(where, hub, model, shards)
+        _fetch(where, hub, model, shards)
     return folder
 
 
-def _fetched(where: Address, hub, model, needed: list[str]) -> str:
+def _fetch(where: Address, hub, model, needed: list[str]) -> str:
     """The folder of these files of a model; those that the cache lacks are fetched."""
     files = {file.rfilename: file for file in model.siblings}
     there = functools.partial(hub.try_to_load_from_cache, where.name)
@@ -197,22 +197,22 @@ def _lacking(purpose, files: Collection[str]) -> str:
     )
 
 
-def _cached(where: Address, hub, purpose: str, error: Exception) -> str:
+def _find_in_cache(where: Address, hub, purpose: str, error: Exception) -> str:
     """The folder in the cache, where the hub cannot be reached."""
     one_of, needed = _FILES[purpose]
 
-    def cached(names):
+    def cached_paths(names):
         paths = {
             name: hub.try_to_load_from_cache(where.name, name, revision=where.revision)
             for name in names
         }
         return {name: path for name, path in paths.items() if isinstance(path, str)}
 
-    present = cached(needed)
+    present = cached_paths(needed)
     folder = os.path.dirname(next(iter(present.values()), ""))
     is_split = weight_index.NAME in present and _WEIGHTS not in present
     shards = _shards(folder) if is_split else []
-    if not present.keys() & set(one_of) or cached(shards).keys() != set(shards):
+    if not present.keys() & set(one_of) or cached_paths(shards).keys() != set(shards):
         raise UserError(
             f"{where}: cannot be reached ({error}), and the cache of huggingface_hub lacks "
             "it; fetch it once where there is a network, or pass a local folder"

@@ -186,7 +186,7 @@ def name(path: str) -> str:
 def _open(path):
     if path == STANDARD_INPUT:
         return contextlib.nullcontext(sys.stdin.buffer)
-    return compression.unpacked(path, sources.opened(path))
+    return compression.unpack(path, sources.open_file(path))
 
 
 def lines_before(path: str, position: int) -> int:

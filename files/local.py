@@ -40,12 +40,12 @@ def replacing(path: str, mode: str = "wb"):
     has its own temporary name, and the last one to finish wins. A link stays a link. A path
     that is not a file, such as a pipe or /dev/stdout, is written to directly.
     """
-    with _named_where_full(path):
+    with _add_path_where_full(path):
         yield from _replacing(path, mode)
 
 
 @contextlib.contextmanager
-def _named_where_full(path):
+def _add_path_where_full(path):
     """Adds the path to an error of writing, which has none."""
     try:
         yield
@@ -137,11 +137,11 @@ def temporary_name(path: str) -> str:
     Writers may append endings that begin with a dot.
     """
     folder, name = os.path.split(path)
-    name = f".{_shortened(name)}{_MARK}{host()}~{os.getpid()}"
+    name = f".{_shorten(name)}{_MARK}{host()}~{os.getpid()}"
     return os.path.join(folder, name)
 
 
-def _shortened(name):
+def _shorten(name):
     return os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore")
 
 
@@ -163,7 +163,7 @@ def temporary_parts(name: str) -> tuple[str, str, int] | None:
 def remove_temporaries(path: str) -> None:
     """Removes the files that killed processes of this host left next to `path`."""
     folder, name = os.path.split(path)
-    beginning = f".{_shortened(name)}{_MARK}"
+    beginning = f".{_shorten(name)}{_MARK}"
     for temporary in glob.glob(
         f"{glob.escape(os.path.join(folder, beginning))}*", include_hidden=True
     ):
@@ -201,7 +201,7 @@ def _runs(process):
 
 
 @contextlib.contextmanager
-def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+def hold_lock(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Keeps other processes from holding `path`, a file or folder, at the same time.
 
     The lock is a file next to it, `.<name>~bert~lock`, which names the holder. It ends with

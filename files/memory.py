@@ -19,7 +19,7 @@ def total() -> int:
     return min(number, int(limit)) if limit.isdecimal() else number
 
 
-def used() -> int:
+def used_bytes() -> int:
     """The bytes that this process fills; 0 where the system does not say."""
     pages = _content("/proc/self/statm").split()
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
@@ -33,8 +33,8 @@ def refuse_if_filled(what: str) -> None:
     Raises:
         UserError: it has.
     """
-    filled = used()
-    has = min(total(), filled + _left())
+    filled = used_bytes()
+    has = min(total(), filled + _free_bytes())
     if filled > _MOST * has:
         raise UserError(
             f"{what} has filled {size(filled)} of the {size(has)} of memory that other "
@@ -42,7 +42,7 @@ def refuse_if_filled(what: str) -> None:
         )
 
 
-def _left():
+def _free_bytes():
     """The bytes of memory and swap that no process fills."""
     found = re.findall(
         r"(?:MemAvailable|SwapFree):\s*(\d+) kB", _content("/proc/meminfo")

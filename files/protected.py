@@ -75,7 +75,7 @@ def refuse(
         where, name = os.path.split(os.path.realpath(path))
         folder = folders.setdefault(where, _Folder(where))
         names = folder.names(name)
-        whole = folder.made_of(names, models)
+        whole = folder.owner_of(names, models)
         if not whole and not replaces_records:
             whole = folder.records_of(names)
         if not whole and not replaces_vocabulary:
@@ -132,7 +132,7 @@ class _Folder:
         number = os.stat(os.path.join(self._path, name)).st_ino
         return {name, *(n for n, inode in self._numbers.items() if inode == number)}
 
-    def made_of(self, names: set[str], models: set[str]) -> str | None:
+    def owner_of(self, names: set[str], models: set[str]) -> str | None:
         """What a file is a part of, records apart; all of a folder in `models` is."""
         is_run = "run.json" in self._numbers
         is_output_dir = is_run or FOUND in self._numbers
@@ -154,7 +154,7 @@ class _Folder:
         for name in self._numbers:
             if name.endswith(DESCRIPTION_SUFFIX):
                 path = os.path.join(self._path, name)
-                if names & {name, *_files(_noted(path))}:
+                if names & {name, *_files(_read_note(path))}:
                     return f"the records of {path}"
         return None
 
@@ -162,7 +162,7 @@ class _Folder:
         """The vocabulary that a file is, or whose notes it is."""
         for name in names:
             stem = name.removesuffix(NOTES_SUFFIX)
-            notes = _noted(os.path.join(self._path, stem + NOTES_SUFFIX))
+            notes = _read_note(os.path.join(self._path, stem + NOTES_SUFFIX))
             if stem in self._numbers and DIGEST in notes:
                 return f"the vocabulary {os.path.join(self._path, stem)}"
         return None
@@ -180,7 +180,7 @@ def _match(names, patterns):
     )
 
 
-def _noted(path):
+def _read_note(path):
     with contextlib.suppress(UserError):  # whoever may not read it did not make it
         return json_files.read_own(path)
     return {}

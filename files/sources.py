@@ -50,7 +50,7 @@ class RemoteFiles(Protocol):
     def is_folder(self, path: str) -> bool: ...
     def matching(self, pattern: str) -> list[str]: ...
     def status(self, path: str) -> Status: ...
-    def opened(self, path: str) -> io.BufferedIOBase: ...
+    def open(self, path: str) -> io.BufferedIOBase: ...
 
 
 def reach_with(files: RemoteFiles) -> None:
@@ -125,10 +125,10 @@ def refuse_change(path: str, before: Status) -> Status:
     )
 
 
-def opened(path: str) -> io.BufferedIOBase:
+def open_file(path: str) -> io.BufferedIOBase:
     """The file, to read bytes from."""
     if is_remote(path):
-        return _remote.opened(path)
+        return _remote.open(path)
     if stat.S_ISCHR(os.stat(path).st_mode):
         raise UserError(f"{path}: is a device; name a file")
     return open(path, "rb")
@@ -137,7 +137,7 @@ def opened(path: str) -> io.BufferedIOBase:
 def content(path: str) -> bytes:
     """The bytes of a file that is small if it is what it should be."""
     most = MAX_CONTENT_MB * 10**6
-    with opened(path) as file:
+    with open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise UserError(
@@ -167,7 +167,7 @@ class _TensorFlowFiles:
             attributes = gfile.stat(path)
             return Status(attributes.length, attributes.mtime_nsec)
 
-    def opened(self, path):
+    def open(self, path):
         return io.BufferedReader(_RemoteFile(path), buffer_size=1 << 20)
 
 

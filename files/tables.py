@@ -90,7 +90,7 @@ def cell(values: Mapping, column: str, where: str, flags: str):
     """
     value = get(values, column, _ABSENT)
     if value is _ABSENT:
-        names = listed(values, form_of(where.rpartition(":")[0]))
+        names = spell(values, form_of(where.rpartition(":")[0]))
         raise UserError(
             f"{header_of(where)}: has no column {column!r}, only {names}; check {flags}"
         )
@@ -108,7 +108,7 @@ def get(values: Mapping, column: str | int | None, default=None):
     )
 
 
-def listed(names: Iterable, form: str | None) -> str:
+def spell(names: Iterable, form: str | None) -> str:
     """The names of the columns, for an error; a hint if one name seems to be several."""
     names = list(names)
     shown = ", ".join(map(repr, names))
@@ -134,7 +134,7 @@ def _csv(path, lines, max_line_mb):
     csv.field_size_limit(sys.maxsize)  # no cell is longer than its row
     begun, length = 1, 0
 
-    def ended():
+    def bounded_lines():
         nonlocal length
         for line in lines:
             length += len(line) + 1
@@ -145,7 +145,7 @@ def _csv(path, lines, max_line_mb):
                 raise inputs.too_long(what, max_line_mb)
             yield f"{line}\n"
 
-    reader = csv.reader(ended(), strict=True)
+    reader = csv.reader(bounded_lines(), strict=True)
     try:
         for cells in reader:
             yield begun, cells
@@ -225,13 +225,13 @@ def _json_lines(path, lines, max_line_mb):
             whole = inputs.whole_text(path, itertools.chain([line], lines), max_line_mb)
             yield from _json_list(path, whole)
             return
-        values = _parsed(path, number, line)
+        values = _parse(path, number, line)
         yield number, _object(path, number, values, line.strip())
 
 
 def _json_list(path, content):
     """The objects of one list, each with the line on which it begins."""
-    values = _parsed(path, 1, content)
+    values = _parse(path, 1, content)
     if not values:
         raise UserError(f"{inputs.name(path)}:1: the list is empty")
     decode, number, place = json.JSONDecoder().raw_decode, 1, content.index("[") + 1
@@ -243,7 +243,7 @@ def _json_list(path, content):
         number += content.count("\n", begin, place)
 
 
-def _parsed(path, number, content):
+def _parse(path, number, content):
     """What a line of JSON contains; `number` is that of its first line."""
     try:
         values = json_files.parse(content, parse_constant=_refuse_constant)

@@ -20,4 +20,4 @@ def of_pairs(function: Callable, *tensors):
     seq_length = tensors[0].shape[2]  # None if it varies by batch: it may be long
     if seq_length is not None and seq_length < _FEWEST:
         return function(*tensors)
-    return fusion.recomputed(function, *tensors)
+    return fusion.recompute(function, *tensors)

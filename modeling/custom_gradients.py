@@ -15,8 +15,8 @@ _wanted: contextvars.ContextVar[bool] = contextvars.ContextVar("wanted", default
 
 
 @contextlib.contextmanager
-def written_out(wanted: bool = True) -> Iterator[None]:
-    """What is called or traced in here has the gradients of `written` functions."""
+def use_gradients(wanted: bool = True) -> Iterator[None]:
+    """What is called or traced in here has the gradients of `with_gradient` functions."""
     token = _wanted.set(wanted)
     try:
         yield
@@ -25,18 +25,18 @@ def written_out(wanted: bool = True) -> Iterator[None]:
 
 
 def are_written_out() -> bool:
-    """Whether the caller is within `written_out`."""
+    """Whether the caller is within `use_gradients`."""
     return _wanted.get()
 
 
-def written(function: Callable) -> Callable:
+def with_gradient(function: Callable) -> Callable:
     """Decorates a function that comes with its gradient.
 
     Args:
         function: as for `keras.ops.custom_gradient`: maps tensors to a result, and to the
             function of its gradient.
     Returns:
-        the function of the result alone. It has that gradient within `written_out`, and
+        the function of the result alone. It has that gradient within `use_gradients`, and
         the backend's elsewhere.
     """
     differentiable = ops.custom_gradient(function)

@@ -2,8 +2,8 @@
 
 An operation at a time, a CPU spends most of a training step outside matrix products on
 reading and writing the numbers between two operations. A compiler merges such a chain;
-the matrix products are faster without it. So only what is `fused` is compiled, and only
-within `compiled_by`.
+the matrix products are faster without it. So only what `fuse` decorates is compiled, and
+only within `fuse_with`.
 
 An accelerator runs one program for everything (`whole_program`). Other things are fast
 there: a branch makes the host wait, but sums over rows need no product.
@@ -24,8 +24,8 @@ _compiler: contextvars.ContextVar[Callable | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def compiled_by(compiler: Callable[[Callable], Callable] | None) -> Iterator[None]:
-    """Compiles what `fused` functions compute, where they are called or traced in here.
+def fuse_with(compiler: Callable[[Callable], Callable] | None) -> Iterator[None]:
+    """Compiles what `fuse` functions compute, where they are called or traced in here.
 
     Args:
         compiler: maps a function of tensors to one that computes the same, and whose
@@ -57,7 +57,7 @@ def is_whole_program() -> bool:
     return _is_whole.get()
 
 
-def recomputed(function: Callable, *tensors):
+def recompute(function: Callable, *tensors):
     """function(*tensors), which gradients in a whole program compute again.
 
     So they keep the tensors alone. The compiler merges the second computation with what
@@ -70,31 +70,31 @@ def recomputed(function: Callable, *tensors):
         return function(*tensors)
 
     def recompute(*tensors):  # is called later, too
-        with whole_program(), custom_gradients.written_out():
+        with whole_program(), custom_gradients.use_gradients():
             return function(*tensors)
 
     return keras.remat(recompute)(*tensors)
 
 
-def fused(function: Callable) -> Callable:
-    """Decorates a function to be compiled within `compiled_by`.
+def fuse(function: Callable) -> Callable:
+    """Decorates a function to be compiled within `fuse_with`.
 
     Args:
         function: takes tensors and Python constants, by position, and returns tensors.
     """
 
     @functools.cache
-    def compiled(compiler, written_out):
-        def traced(*args):  # again for the gradient, which may be taken elsewhere
-            with custom_gradients.written_out(written_out):
+    def compile_once(compiler, written_out):
+        def trace(*args):  # again for the gradient, which may be taken elsewhere
+            with custom_gradients.use_gradients(written_out):
                 return function(*args)
 
-        return compiler(traced)
+        return compiler(trace)
 
     @functools.wraps(function)
     def call(*args):
         if compiler := _compiler.get():
-            return compiled(compiler, custom_gradients.are_written_out())(*args)
+            return compile_once(compiler, custom_gradients.are_written_out())(*args)
         return function(*args)
 
     return call

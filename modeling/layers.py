@@ -46,7 +46,7 @@ class Dropouts:
         return fused_dropout(x, rate, *self.key(rate))
 
     def key(self, rate: float) -> tuple:
-        """Counts as a call; for `dropout` inside a function that is `fusion.fused`."""
+        """Counts as a call; for `dropout` inside one that `fusion.fuse` decorates."""
         site = self._num_calls
         self._num_calls += 1  # even at a rate of 0, so that later masks do not change
         if not rate:
@@ -69,7 +69,7 @@ class Dropouts:
         def run(*tensors):
             inner = copy.copy(self)
             inner._recompute, inner._num_calls = False, begin
-            with custom_gradients.written_out(written_out):
+            with custom_gradients.use_gradients(written_out):
                 result = layer(*tensors, dropouts=inner, **inputs)
             ends.append(inner._num_calls)
             return result
@@ -108,7 +108,7 @@ def dropout(x, rate: float, *key):
     return ops.where(row_random.below(words, rate), ops.zeros((), x.dtype), x * scale)
 
 
-fused_dropout = fusion.fused(dropout)
+fused_dropout = fusion.fuse(dropout)
 
 
 class Dense(keras.layers.Dense):
@@ -199,12 +199,12 @@ class Dense(keras.layers.Dense):
         self.enable_lora(rank, alpha, a_initializer=linear_uniform("fan_in", seed))
 
     def product(self, x):
-        """Without the activation and the bias, which what follows adds by `biased`."""
+        """Without the activation and the bias, which what follows adds by `add_bias`."""
         if self.bias is None:
             return self._times_kernel(x)
 
         # The gradient of the bias, because a compiler is slow to add up rows.
-        @custom_gradients.written
+        @custom_gradients.with_gradient
         def with_gradient_of_bias(product, bias):
             def gradient(upstream):
                 return upstream, ops.cast(sum_of_rows(upstream), bias.dtype)
@@ -230,12 +230,12 @@ class Dense(keras.layers.Dense):
         if self.bias is None:
             return self.activation(self.product(x))
 
-        def activated(product, bias):
+        def activate(product, bias):
             return _activate(product, bias, self.activation)
 
-        return fusion.recomputed(activated, self.product(x), ops.copy(self.bias))
+        return fusion.recompute(activate, self.product(x), ops.copy(self.bias))
 
-    def added_to(self, residual, x, dropouts, rate: float):
+    def add_to(self, residual, x, dropouts, rate: float):
         """residual + the dropout of what the layer makes of x, without an activation."""
         key = dropouts.key(rate)
         return _drop_and_add(self.product(x), self.bias, residual, rate, *key)
@@ -254,7 +254,7 @@ def linear_uniform(inputs: str, seed: int) -> keras.initializers.Initializer:
     return keras.initializers.VarianceScaling(1 / 3, inputs, "uniform", seed=seed)
 
 
-def biased(product, bias):
+def add_bias(product, bias):
     """Adds the bias to a `Dense.product`; None is none."""
     if bias is None:
         return product
@@ -264,14 +264,14 @@ def biased(product, bias):
     return ops.add(product, bias)
 
 
-@fusion.fused
+@fusion.fuse
 def _drop_and_add(x, bias, residual, rate, *key):
-    return dropout(biased(x, bias), rate, *key) + residual
+    return dropout(add_bias(x, bias), rate, *key) + residual
 
 
-@fusion.fused
+@fusion.fuse
 def _activate(x, bias, function):
-    return function(biased(x, bias))
+    return function(add_bias(x, bias))
 
 
 def sum_of_rows(x):
@@ -303,7 +303,7 @@ def activation(name: str) -> Callable:
 # They compute in float32, which is more accurate than bfloat16 and faster there.
 
 
-@custom_gradients.written
+@custom_gradients.with_gradient
 def gelu_tanh(x):
     """x times an approximation, by tanh, of the normal distribution function."""
     wide = ops.cast(x, "float32")
@@ -319,7 +319,7 @@ def gelu_tanh(x):
     return ops.cast(wide * cdf, x.dtype), gradient
 
 
-@custom_gradients.written
+@custom_gradients.with_gradient
 def gelu_erf(x):
     """x times the normal distribution function, by erf."""
     wide = ops.cast(x, "float32")
@@ -350,7 +350,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs):
         # Written out, because a compiler is slow to add up rows.
-        @custom_gradients.written
+        @custom_gradients.with_gradient
         def normalize(x, gamma, *beta):
             result, mean, inverse = _normalize(x, self.epsilon, gamma, *beta)
 
@@ -365,7 +365,7 @@ class LayerNorm(keras.layers.LayerNormalization):
         return normalize(inputs, ops.copy(self.gamma), *beta)
 
 
-@fusion.fused
+@fusion.fuse
 def _normalize(x, epsilon, gamma, *beta):
     """Also returns the mean and the inverse of the deviation of each row."""
     wide = ops.cast(x, "float32")
@@ -379,7 +379,7 @@ def _normalize(x, epsilon, gamma, *beta):
     return ops.cast(scaled, x.dtype), mean, inverse
 
 
-@fusion.fused
+@fusion.fuse
 def _normalize_gradient(x, gamma, mean, inverse, upstream):
     """By x; and by gamma, before the sum over all rows."""
     normal = (ops.cast(x, "float32") - mean) * inverse
@@ -391,7 +391,7 @@ def _normalize_gradient(x, gamma, mean, inverse, upstream):
     return ops.cast(of_x, x.dtype), upstream * normal
 
 
-@custom_gradients.written
+@custom_gradients.with_gradient
 def add_wide(x, bias):
     """[..., n] + [n] -> float32 [..., n]"""
 
@@ -401,7 +401,7 @@ def add_wide(x, bias):
     return _add_wide(x, bias), gradient
 
 
-@fusion.fused
+@fusion.fuse
 def _add_wide(x, bias):
     return ops.cast(x, "float32") + bias
 

@@ -27,7 +27,7 @@ def cross_entropy(logits, labels, weights) -> tuple:
         two float32 scalars.
     """
 
-    @custom_gradients.written
+    @custom_gradients.with_gradient
     def total(logits):
         probs = ops.softmax(logits)
         entropy = _entropy(logits, probs, labels)
@@ -62,7 +62,7 @@ def _of_label(values, labels):
     return ops.take_along_axis(values, ops.cast(labels, "int32")[..., None], -1)[..., 0]
 
 
-@fusion.fused
+@fusion.fuse
 def _cross_entropy_gradient(probs, labels, factors):
     classes = ops.arange(ops.shape(probs)[-1], dtype="int32")
     is_label = ops.equal(classes, ops.cast(labels, "int32")[..., None])
@@ -79,7 +79,7 @@ def accuracy(logits, labels, weights) -> tuple:
     return ops.sum(ops.cast(correct, "float32") * weights), ops.sum(weights)
 
 
-@fusion.fused
+@fusion.fuse
 def _is_highest(logits, of_label, labels):
     # Keras's argmax makes six passes over the logits.
     of_label, labels = of_label[..., None], ops.cast(labels, "int32")[..., None]
@@ -183,7 +183,7 @@ def in_parts(
 
     with_gradient = custom_gradients.are_written_out()
 
-    @custom_gradients.written
+    @custom_gradients.with_gradient
     def compute(hidden, table, *bias):
         sums, gradients = _each_part(
             hidden, table, bias, of_rows, of_part, number, with_gradient=with_gradient

@@ -41,12 +41,12 @@ def bits(seed: int, purpose: int, rows, width: int):
     share some of their numbers.
     """
     key = _hash_number(seed ^ _hash_number(purpose))
-    rows = _wrapped(ops.cast(rows, "uint32"))
+    rows = _wrap(ops.cast(rows, "uint32"))
     first = _hash(ops.bitwise_xor(rows, _word(key)))[:, None]
     second = _hash(ops.bitwise_xor(rows, _word(_hash_number(key + 1))))[:, None]
     positions = np.arange(width, dtype=np.uint32) * np.uint32(_STRIDE)
     positions = ops.convert_to_tensor(positions)[None]
-    return _hash(ops.bitwise_xor(first, _hash(_wrapped(ops.add(second, positions)))))
+    return _hash(ops.bitwise_xor(first, _hash(_wrap(ops.add(second, positions)))))
 
 
 def states(seed, purposes) -> list[tuple]:
@@ -58,11 +58,11 @@ def states(seed, purposes) -> list[tuple]:
     Returns:
         for each purpose, two uint32 scalars.
     """
-    parts = _wrapped(ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32"))
+    parts = _wrap(ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32"))
     hashes = [_hash_number(purpose) for purpose in purposes]
     key = _hash(ops.bitwise_xor(parts[0], _word(hashes)))
     first = _hash(ops.bitwise_xor(parts[1], key))
-    second = _hash(ops.bitwise_xor(parts[1], _hash(_wrapped(ops.add(key, _word(1))))))
+    second = _hash(ops.bitwise_xor(parts[1], _hash(_wrap(ops.add(key, _word(1))))))
     return list(zip(ops.unstack(first), ops.unstack(second), strict=True))
 
 
@@ -76,19 +76,19 @@ def words(state: tuple, shape):
     # In two parts, because compilers store what only depends on the shape.
     middle = (len(shape) + 1) // 2
     outer, inner = math.prod(shape[:middle]), math.prod(shape[middle:])
-    step = _wrapped(ops.multiply(ops.cast(inner, "uint32"), _word(_STRIDE)))
-    begins = _wrapped(ops.add(second, _multiples(outer, step)))
+    step = _wrap(ops.multiply(ops.cast(inner, "uint32"), _word(_STRIDE)))
+    begins = _wrap(ops.add(second, _multiples(outer, step)))
     places = ops.add(begins[:, None], _multiples(inner, _word(_STRIDE))[None])
-    places = ops.reshape(_wrapped(places), shape)
+    places = ops.reshape(_wrap(places), shape)
     return _hash(ops.bitwise_xor(first, places))
 
 
 def _multiples(number, step):
     """uint32 [number]: 0, step, 2 * step, ..."""
-    return _wrapped(ops.multiply(ops.cast(ops.arange(number), "uint32"), step))
+    return _wrap(ops.multiply(ops.cast(ops.arange(number), "uint32"), step))
 
 
-def _wrapped(words):
+def _wrap(words):
     """Modulo 2**32, because Keras on torch keeps uint32 in 64 bits."""
     if keras.backend.standardize_dtype(words.dtype) == "uint32":
         return words
@@ -104,7 +104,7 @@ def _hash(words):
     """uint32 -> uint32, one to one."""
     for shift, factor in _ROUNDS:
         words = ops.bitwise_xor(words, ops.right_shift(words, _word(shift)))
-        words = _wrapped(ops.multiply(words, _word(factor)))
+        words = _wrap(ops.multiply(words, _word(factor)))
     return ops.bitwise_xor(words, ops.right_shift(words, _word(_LAST_SHIFT)))
 
 

@@ -24,13 +24,13 @@ def sample(logits, draws):
     # First a block of tokens, then one of its tokens: a sum over the whole vocabulary,
     # token by token, would be slow and inaccurate.
     blocks = ops.reshape(probs, (*ops.shape(logits)[:2], -1, size))
-    block, rest = _reached(ops.sum(blocks, axis=-1), draws)
+    block, rest = _crossing(ops.sum(blocks, axis=-1), draws)
     inside = ops.take_along_axis(blocks, block[..., None, None], axis=2)[:, :, 0]
-    token, _ = _reached(inside, rest)
+    token, _ = _crossing(inside, rest)
     return block * size + token
 
 
-def _reached(weights, share):
+def _crossing(weights, share):
     """Where the running sum of weights [..., n] exceeds this share of their sum.
 
     Returns:

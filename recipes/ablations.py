@@ -49,7 +49,7 @@ def main(flags: Options) -> int:
     if flags.dry_run:
         return _tell_needs(flags, planned)
     local.take_folder(root, _MARK)
-    with local.locked(os.path.join(root, _MARK)):
+    with local.hold_lock(os.path.join(root, _MARK)):
         results, failures = _run(flags, planned)
         if not planned.is_whole and not failures:
             planned = make_plan(flags, results.cells)
@@ -133,7 +133,7 @@ def make_plan(flags: Options, finished: Mapping[str, Mapping] = {}) -> plan.Plan
     return planner.plan(flags.table)
 
 
-def _tasks(flags: Options) -> list[fine_tunings.Task]:
+def _tasks(flags: Options) -> list[fine_tunings.DownstreamTask]:
     if not flags.tasks:
         packages = f"{cells.output_of(_DOCUMENTATION)}/packages"
         return [fine_tunings.custom("package", packages)]

@@ -124,7 +124,7 @@ class Text(NamedTuple):
 
 
 @dataclasses.dataclass
-class Counts:
+class CopyCounts:
     """What is reported at the end."""
 
     rows: int = 0
@@ -142,13 +142,13 @@ def main(flags: Options) -> None:
     query.check_length(flags, config)
     # A row that cannot be read is found now, not in an hour.
     is_file = flags.input_file != inputs.STANDARD_INPUT
-    total = sum(1 for _ in _read(flags, Counts())) if is_file else None
-    counts = Counts()
+    total = sum(1 for _ in _read(flags, CopyCounts())) if is_file else None
+    counts = CopyCounts()
     local.remove_temporaries(os.path.realpath(flags.output_file))
     with local.replacing(flags.output_file, "w") as file:
         with Progress("rewriting", total, "rows") as progress:
             write = None
-            for some in _augmented(flags, tokenizer, model, counts):
+            for some in _augment(flags, tokenizer, model, counts):
                 for values, copies in some:
                     write = write or _writer(flags.output_form, file, list(values))
                     for row in [values] * flags.keep_original + copies:
@@ -175,7 +175,7 @@ def _report(flags: Options, counts):
 # === Rewriting =======================================================================
 
 
-def _augmented(flags: Options, tokenizer, model, counts) -> Iterator[list[tuple]]:
+def _augment(flags: Options, tokenizer, model, counts) -> Iterator[list[tuple]]:
     """Yields lists of rows, each with its copies."""
     vocabulary = tokenizer.vocabulary
     candidates = rewriting.candidates_of(vocabulary)
@@ -194,11 +194,11 @@ def _augmented(flags: Options, tokenizer, model, counts) -> Iterator[list[tuple]
     rows = enumerate(_read(flags, counts))
     while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
         texts = [
-            _drawn(flags, tokenizer, values[column], (number, place))
+            _draw(flags, tokenizer, values[column], (number, place))
             for number, values in some
             for place, column in enumerate(flags.text_columns)
         ]
-        copies = _rewritten(flags, texts, filler, vocabulary)
+        copies = _rewrite(flags, texts, filler, vocabulary)
         yield [(values, _copies(flags, values, copies, counts)) for _, values in some]
 
 
@@ -215,7 +215,7 @@ def _copies(flags: Options, values, copies, counts) -> list[dict]:
     return [values | dict(zip(columns, copy, strict=True)) for copy in kept]
 
 
-def _drawn(flags: Options, tokenizer, text, numbers) -> Text:
+def _draw(flags: Options, tokenizer, text, numbers) -> Text:
     ids, words = rewriting.split(tokenizer, text)
     return Text(
         text,
@@ -233,12 +233,12 @@ def _drawn(flags: Options, tokenizer, text, numbers) -> Text:
     )
 
 
-def _rewritten(flags: Options, texts, filler, vocabulary) -> Iterator[list[str]]:
+def _rewrite(flags: Options, texts, filler, vocabulary) -> Iterator[list[str]]:
     """Yields the copies of each text; a word is asked for once, for all of them."""
     asked = [sorted({n for c in text.changes for n in c.words}) for text in texts]
     pieces = filler.find(
         [
-            rewriting.masked(
+            rewriting.mask_word(
                 text.ids, text.words[number], vocabulary, flags.max_seq_length
             )
             for text, numbers in zip(texts, asked, strict=True)
@@ -249,7 +249,7 @@ def _rewritten(flags: Options, texts, filler, vocabulary) -> Iterator[list[str]]
     for text, numbers in zip(texts, asked, strict=True):
         candidates = {number: next(spelled) for number in numbers}
         yield [
-            rewriting.rewritten(text.text, text.words, change, candidates)
+            rewriting.rewrite(text.text, text.words, change, candidates)
             for change in text.changes
         ]
 

@@ -259,12 +259,12 @@ def _run(script, **flags):
 def _compare(train_file, held_out_file, results_file, size):
     """Prints the encoder's results next to those of token frequencies alone."""
     some = itertools.islice(framing.read(train_file), _COUNTED_RECORDS)
-    counts = collections.Counter(_predicted(some))
+    counts = collections.Counter(_masked_tokens(some))
     total = (
         sum(counts.values()) + size.vocab_size
     )  # each token counts one more, so that none has probability 0
     most_frequent = counts.most_common(1)[0][0]
-    held_out = _predicted(framing.read(held_out_file))
+    held_out = _masked_tokens(framing.read(held_out_file))
     loss = -sum(math.log((counts[t] + 1) / total) for t in held_out) / len(held_out)
     accuracy = held_out.count(most_frequent) / len(held_out)
     with open(results_file, encoding="utf-8") as file:
@@ -284,7 +284,7 @@ def _compare(train_file, held_out_file, results_file, size):
         )
 
 
-def _predicted(examples):
+def _masked_tokens(examples):
     """The original tokens at the masked positions."""
     schema = (
         RowOptions(max_seq_length=_SEQ_LENGTH, max_predictions_per_seq=_PREDICTIONS)

@@ -37,7 +37,7 @@ _MARKUP = re.compile(r":[a-z:]+:(?=`)|[`*]+|\{[a-z_]+\}")
 def source_files() -> list[tuple[str, str]]:
     """(package, path) of Python files, sorted; "python" is the standard library."""
     files = [("python", path) for path in _python_files(sysconfig.get_path("stdlib"))]
-    for distribution in _installed(_DISTRIBUTIONS):
+    for distribution in _find_distributions(_DISTRIBUTIONS):
         for file in distribution.files or ():
             if file.suffix == ".py" and not _SKIPPED_FOLDERS & set(file.parts[:-1]):
                 files.append((file.parts[0], str(file.locate())))
@@ -50,7 +50,7 @@ def _python_files(folder):
         yield from (os.path.join(path, name) for name in files if name.endswith(".py"))
 
 
-def _installed(names):
+def _find_distributions(names):
     """These distributions and their dependencies, without extras."""
     waiting, distributions = list(names), {}
     while waiting:

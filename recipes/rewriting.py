@@ -55,7 +55,7 @@ def split(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[Word]]:
     continues = tokenizer.vocabulary.is_continuation
     spans = []  # start, end, first, last
     for place, (id, start, end) in enumerate(zip(ids, starts, ends, strict=True)):
-        if spans and _joined(text, spans[-1], start, continues[id]):
+        if spans and _is_continuation(text, spans[-1], start, continues[id]):
             spans[-1][1] = max(spans[-1][1], end)
             spans[-1][3] = place + 1
         else:
@@ -69,7 +69,7 @@ def split(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[Word]]:
     return ids, words
 
 
-def _joined(text, span, start, continues) -> bool:
+def _is_continuation(text, span, start, continues) -> bool:
     """Whether the piece that begins at `start` belongs to the word before it."""
     # A part of a character; or after an empty piece, which stands for a space.
     if start < span[1] or span[0] == span[1] == start:
@@ -154,7 +154,7 @@ def draw(
     return Change(replaced, kept)
 
 
-def masked(
+def mask_word(
     ids: Sequence[int], word: Word, vocabulary: Vocabulary, max_seq_length: int
 ) -> tuple[list[int], list[int], int]:
     """A row that asks for one word: the text with one mask for it, then the text itself.
@@ -174,7 +174,7 @@ def masked(
     return *row, len(vocabulary.head) + word.first - start
 
 
-def rewritten(
+def rewrite(
     text: str,
     words: Sequence[Word],
     change: Change,
@@ -193,13 +193,13 @@ def rewritten(
         other = others[int(choice * len(others))]
         parts += [
             text[position : word.start],
-            _cased(other, text[word.start : word.end]),
+            _match_case(other, text[word.start : word.end]),
         ]
         position = word.end
     return "".join([*parts, text[position:end]])
 
 
-def _cased(word, like):
+def _match_case(word, like):
     """A word with the capitals of the one that it replaces."""
     if len(like) > 1 and like.isupper():
         return word.upper()

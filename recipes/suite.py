@@ -110,9 +110,9 @@ def main(flags: Options) -> int:
         print(f"{len(planned.cells)} cells; {len(finished)} of them have finished")
         return 0
     local.take_folder(root, _MARK)
-    with local.locked(os.path.join(root, _MARK)):
+    with local.hold_lock(os.path.join(root, _MARK)):
         suite_plan.write_configs(root, planned)
-        results = suite_page.Results(root, planned)
+        results = suite_page.SuiteResults(root, planned)
         results.cells.update(finished)
         results.write()
         print(

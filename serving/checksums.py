@@ -51,13 +51,13 @@ def check_model(folder: str, description: Mapping, model: str) -> None:
             )
 
 
-def sealed(description: Mapping) -> dict:
+def seal(description: Mapping) -> dict:
     """A description of an export, which has `checksums`, with its own checksum."""
     return {**description, _NAME: _of_description(description)}
 
 
 def is_intact(description: Mapping) -> bool:
-    """Whether a description is as `sealed` made it, and has the checksums of files."""
+    """Whether a description is as `seal` made it, and has the checksums of files."""
     is_sealed = description.get(_NAME) == _of_description(description)
     return is_sealed and isinstance(description.get(_FILES), Mapping)
 
@@ -70,7 +70,7 @@ def _of_description(description):
 
 def _of_file(path):
     checksum = google_crc32c.Checksum()
-    with anywhere.opened(path) as file:
+    with anywhere.open_file(path) as file:
         while chunk := file.read(_CHUNK):
             checksum.update(chunk)
     return checksum.hexdigest().decode()

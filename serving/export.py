@@ -122,7 +122,7 @@ def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> 
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def served(product: Product, source: str) -> predictor.Served:
+def make_served(product: Product, source: str) -> predictor.Served:
     """What `save` writes, in this process and without its files or its check.
 
     Args:
@@ -213,7 +213,7 @@ def _describe(product: Product, directory: str, card: str) -> None:
     files.remove(hub.CARD)  # its owner may change it
     description["checksums"] = checksums.of_files(directory, files)
     description[export_folder.CARD] = card
-    description = checksums.sealed(description)
+    description = checksums.seal(description)
     content = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
     with anywhere.replacing(
         os.path.join(directory, predictor.DESCRIPTION), "w"

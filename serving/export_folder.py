@@ -41,10 +41,10 @@ def _in_the_way(path: str, what: str) -> UserError:
 def recover(output_dir: str) -> None:
     """Gives its final name to an export that was complete when its process was killed."""
     final = os.path.join(output_dir, predictor.FOLDER)
-    whole = not anywhere.exists(final) and predictor.interrupted(final)
+    whole = not anywhere.exists(final) and predictor.find_interrupted(final)
     if whole:
         # Its process may be about to do the same.
-        with contextlib.suppress(UserError), _held(final):
+        with contextlib.suppress(UserError), _lock(final):
             anywhere.rename(whole, final)
 
 
@@ -53,7 +53,7 @@ def replacing(final: str) -> Iterator[str]:
     """Yields a new folder that replaces `final` if the block succeeds."""
     new, old = local.temporary_name(final), local.temporary_name(f"{final}{_REPLACED}")
     recover(os.path.dirname(final))
-    with _held(final):
+    with _lock(final):
         _clear(final)
         try:
             anywhere.makedirs(new)
@@ -82,7 +82,7 @@ def write_card(new: str, final: str, content: str) -> str:
     checksum = checksums.of_bytes(card)
     last = os.path.join(final, hub.CARD)
     if anywhere.exists(last) and not anywhere.isdir(last):
-        with anywhere.opened(last) as file:
+        with anywhere.open_file(last) as file:
             there = file.read()
         description = json_files.read_own(os.path.join(final, predictor.DESCRIPTION))
         is_ours = checksums.of_bytes(there) == description.get(CARD)
@@ -93,13 +93,13 @@ def write_card(new: str, final: str, content: str) -> str:
 
 
 @contextlib.contextmanager
-def _held(final: str) -> Iterator[None]:
+def _lock(final: str) -> Iterator[None]:
     """Keeps other exports out, if the file system has locks."""
     with contextlib.ExitStack() as stack:
         with anywhere.access(final):
             anywhere.makedirs(os.path.dirname(final))
             if not sources.is_remote(final):
-                stack.enter_context(local.locked(final))
+                stack.enter_context(local.hold_lock(final))
         yield
 
 

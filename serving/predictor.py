@@ -52,8 +52,8 @@ class Served:
         _, inputs = self._serve.structured_input_signature
         outputs = self._serve.structured_outputs
         return {
-            "inputs": {name: _described(spec) for name, spec in inputs.items()},
-            "outputs": {name: _described(spec) for name, spec in outputs.items()},
+            "inputs": {name: _describe(spec) for name, spec in inputs.items()},
+            "outputs": {name: _describe(spec) for name, spec in outputs.items()},
             "method_name": "tensorflow/serving/predict",
         }
 
@@ -219,7 +219,7 @@ def _length(request):
     return max(map(len, lists), default=0), sum(map(len, texts))
 
 
-def _described(spec):
+def _describe(spec):
     """JSON of a tensorflow.TensorInfo; sizes are strings there."""
     rank = spec.shape.rank
     sizes = [] if rank is None else spec.shape.as_list()
@@ -272,7 +272,7 @@ def _find(directory):
                 "use a folder written by --do_export"
             )
         for final in (directory, join(directory, FOLDER)):
-            folder = final if exists(final) else interrupted(final)
+            folder = final if exists(final) else find_interrupted(final)
             if folder and exists(join(folder, DESCRIPTION)):
                 return join(folder, "text", "1"), join(folder, DESCRIPTION)
     raise UserError(
@@ -281,7 +281,7 @@ def _find(directory):
     )
 
 
-def interrupted(final: str) -> str | None:
+def find_interrupted(final: str) -> str | None:
     """The folder of a complete export whose process was killed before renaming it.
 
     Args:

@@ -161,7 +161,7 @@ def app(
         # The traceback goes to the server's log.
         return JSONResponse({"error": "the model failed; see the server's log"}, 500)
 
-    async def gone(request: Request, error: Exception) -> Response:
+    async def ignore_disconnect(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # no one reads it
 
     routes = [Route("/", show), *_routes(name, metadata, predict)]
@@ -170,7 +170,7 @@ def app(
         middleware=[Middleware(_RequestLog), Middleware(_Guard, hosts=hosts)],
         exception_handlers={
             HTTPException: refuse,
-            ClientDisconnect: gone,
+            ClientDisconnect: ignore_disconnect,
             Exception: fail,
         },
         lifespan=batcher.lifespan,
@@ -215,13 +215,13 @@ class _RequestLog:
             return
         begun = time.monotonic()
 
-        async def logged(message):
+        async def send_and_log(message):
             if message["type"] == "http.response.start":
                 _log(scope, message["status"], begun)
             await send(message)
 
         try:
-            await self._app(scope, receive, logged)
+            await self._app(scope, receive, send_and_log)
         except Exception:  # the server answers it with 500
             _log(scope, 500, begun)
             raise
@@ -369,7 +369,7 @@ async def _body(request: Request) -> bytes:
 
 def _content(body: bytes) -> object:
     try:
-        return json_files.parse(body, object_hook=_decoded)
+        return json_files.parse(body, object_hook=_decode)
     except ValueError as error:
         raise HTTPException(400, f"not JSON: {error}") from None
 
@@ -409,7 +409,7 @@ def _instances(content: object, predictor: Predictor) -> tuple[list[dict], bool]
     return instances, by_columns
 
 
-def _decoded(part: dict):
+def _decode(part: dict):
     """An object of a request; the string that it stands for if it is {"b64": "..."}.
 
     Source: tensorflow/serving tensorflow_serving/g3doc/api_rest.md, Encoding binary values.

@@ -182,7 +182,7 @@ def write(folder: pathlib.Path, form: str, **more) -> str:
 def describe(folder: pathlib.Path, description: dict, names=()) -> None:
     """Writes an export.json, with the checksums of these files."""
     sums = checksums.of_files(str(folder), names)
-    content = checksums.sealed(description | {"checksums": sums})
+    content = checksums.seal(description | {"checksums": sums})
     (folder / "export.json").write_text(json.dumps(content))
 
 

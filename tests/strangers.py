@@ -92,7 +92,7 @@ def damaged(root, stack):
 
 
 def held(root, stack):
-    stack.enter_context(Folder.open(str(root / "output")).held(print))
+    stack.enter_context(Folder.open(str(root / "output")).hold(print))
 
 
 def planted(*names, guise="file"):

@@ -456,3 +456,57 @@ def test_no_file_knows_a_system_that_is_not_its_own():
             if not spelled.search(where) and any(map(spelled.search, words)):
                 knowing[where].append(name)
     assert {where: sorted(names) for where, names in knowing.items()} == KNOWING
+
+
+# Those without -ed, and words that leave open, as these do, what a function does.
+PARTICIPLES = (
+    "begun bound broken brought built chosen done drawn driven found fallen forgotten "
+    "given gone grown held hidden kept known left lost made met paid rebuilt rewritten "
+    "risen said seen sent shown sold sought spent spoken stolen struck swept "
+    "taken thrown told torn undone unread unseen won worn written "
+    "alike alone implausible together"
+).split()
+NO_PARTICIPLES = {"embed", "exceed", "feed", "need", "seed", "shed", "speed"}
+# After a participle, they make no noun of it: `made_of`, but not `masked_tokens`.
+LINKS = (
+    "alike and as at back but by for from if in of on or out over to together under up "
+    "what where who whole whose with"
+).split()
+STAYS = {"done"}  # as a Future's, in text/generation/work.py
+
+
+def is_participle(name: str) -> bool:
+    """Whether a function's name leaves open whether it changes, returns or checks."""
+    first, *rest = name.strip("_").split("_")
+    if first not in PARTICIPLES:
+        if not first.endswith("ed") or first in NO_PARTICIPLES:
+            return False
+    return not rest or rest[0] in LINKS
+
+
+def product_files():
+    rooms = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    return [*ROOT.glob("*.py"), *rooms]
+
+
+def test_functions_are_named_by_what_they_do_or_return():
+    assert is_participle("completed") and is_participle("_made_of")
+    assert not is_participle("masked_tokens") and not is_participle("is_frozen")
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    named = collections.defaultdict(list)
+    for path in product_files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, functions) and is_participle(node.name):
+                named[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert named.keys() == STAYS, dict(named)
+
+
+def test_the_name_of_a_class_says_which_it_is():
+    """Not those of scripts: each has `Options`, and bert.py names what users know."""
+    classes = collections.defaultdict(list)
+    for path in set(product_files()) - {ROOT / "bert.py"}:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    several = {name: where for name, where in classes.items() if len(where) > 1}
+    assert several.keys() == {"Options"}, several

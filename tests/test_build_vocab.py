@@ -272,7 +272,7 @@ def test_pieces_stay_within_morphemes(build, capsys):
 
 def test_a_syllable_of_two_morphemes_is_not_divided():
     pytest.importorskip("kiwipiepy")
-    (line,) = morphemes.marked(["그가 공부했다, 봐도"])
+    (line,) = morphemes.mark_morphemes(["그가 공부했다, 봐도"])
     assert line == "그\ufdd0가 공부\ufdd0했\ufdd0다\ufdd0, 봐도"
 
 

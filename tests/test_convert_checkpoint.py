@@ -307,7 +307,7 @@ def test_nothing_that_is_there_is_written_over(tmp_path):
     output = tmp_path / "new"
     flags = {"input": [RELEASED], "output_dir": str(output)}
     for layout in ("release", "hugging_face"):
-        with local.locked(str(output)):
+        with local.hold_lock(str(output)):
             with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
                 convert(layout=layout, **flags)
         assert not output.exists()

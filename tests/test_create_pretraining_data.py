@@ -58,7 +58,7 @@ def test_all_formats_hold_the_same_text():
 def test_a_text_without_empty_lines_is_read_in_bounded_pieces(monkeypatch):
     lines = [f"the {'and ' * (i % 7)}of.\nThe" for i in range(300)]
     write("text.txt", "\n".join(lines))
-    span = text_format.Span("text.txt", 0, None, os.path.getsize("text.txt"))
+    span = text_format.FileSpan("text.txt", 0, None, os.path.getsize("text.txt"))
     files = formats.TextOptions(input_format="files")
     whole = list(formats.read(span, files))
     monkeypatch.setattr(line_formats, "_PARAGRAPH_CHARACTERS", 50)

@@ -292,7 +292,7 @@ def test_features_equal_hugging_face():
     config = read_config(str(HUGGING_FACE))
     encoder = FeatureExtractor(tf.distribute.get_strategy(), config, [-1], "none")
     weights = {v.path: v for v in encoder.model.weights}
-    Source.open(str(HUGGING_FACE)).load(weights, encoder.model.required)
+    Source.open(str(HUGGING_FACE)).load(weights, encoder.model.required_variables)
     batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
     (features,) = encoder(batch | {"kept": batch["input_mask"]})
     assert_close(features, values["sequence_output"])

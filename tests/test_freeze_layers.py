@@ -36,7 +36,7 @@ def gradients_of(number, **settings):
         distribution.make("one"),
         lambda: objective.network(DEEP, seed=1),
         objective,
-        loop.Settings(4, 0, 1e-3, 4, **settings),
+        loop.LoopSettings(4, 0, 1e-3, 4, **settings),
     )
     batch = {
         "input_ids": tf.ones((4, 8), tf.int32),
@@ -101,7 +101,7 @@ def test_every_architecture_can_be_frozen(architecture):
     frozen = {v.path for stage in stages[:-1] for v in stage}
     trained = {v.path for v in model.trainable_variables}
     assert trained and not trained & frozen
-    assert objective.evaluated_as.network(config).trainable_variables
+    assert objective.for_evaluation.network(config).trainable_variables
 
 
 def test_freezing_zero_layers_freezes_the_embeddings():

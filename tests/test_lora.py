@@ -15,7 +15,7 @@ from errors import UserError
 from modeling import layers
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
-from modeling.objectives.low_rank import LowRank, borrowed
+from modeling.objectives.low_rank import LowRank, frozen_paths
 from serving.predictor import Predictor
 from tests import classifier, jobs, relatives
 
@@ -63,7 +63,7 @@ def test_only_adapters_and_the_head_are_trained():
             path = ADAPTED.format(number, name)
             expected |= {f"{path}/lora_kernel_a", f"{path}/lora_kernel_b"}
     assert {v.path for v in model.trainable_variables} == expected
-    assert borrowed(model) == {v.path for v in model.weights} - expected
+    assert frozen_paths(model) == {v.path for v in model.weights} - expected
     first = {v.path: v.numpy() for v in model.trainable_variables}
     for variable in objective.network(DEEP, seed=3).trainable_variables:
         np.testing.assert_array_equal(first[variable.path], variable.numpy())

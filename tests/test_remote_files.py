@@ -175,7 +175,7 @@ def check_refused(script, flag, flags):
         sources.is_folder,
         sources.matching,
         sources.status,
-        sources.opened,
+        sources.open_file,
     ],
     ids=lambda use: f"{use.__module__}.{use.__name__}",
 )
@@ -191,7 +191,7 @@ def test_rows_to_answer_may_lie_anywhere(tmp_path):
         ("gs://a b/c", "names no bucket"),
     ):
         model = types.SimpleNamespace(parts={"text": "text"}, names=())
-        table = predict.Table(address, None, model)
+        table = predict.InputTable(address, None, model)
         with pytest.raises(UserError, match=f"^{address}: {message}"):
             list(table.rows())
 
@@ -208,7 +208,7 @@ def test_waiting_for_a_server_is_bounded(monkeypatch):
 def test_a_file_is_read_in_parts(tmp_path):
     content = bytes(range(256)) * 10_000
     (tmp_path / "a").write_bytes(content)
-    with sources.opened(far(tmp_path / "a")) as file:
+    with sources.open_file(far(tmp_path / "a")) as file:
         assert file.read(10) == content[:10]
         file.seek(1_500_000)
         assert (file.tell(), file.read(7)) == (1_500_000, content[1_500_000:1_500_007])

@@ -88,7 +88,7 @@ def test_a_student_reports_resumes_and_is_told_from_others(
         "masked_lm_loss",
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WordTeacher, "distilled", None)
+        patch.setattr(WordTeacher, "distill", None)
         run(tmp_path / "whole", **whole | {"do_train": False, "distill_from": "gone"})
     assert results(tmp_path / "whole") == found
     with jobs.dying(2):

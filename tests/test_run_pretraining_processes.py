@@ -97,7 +97,7 @@ def test_two_hosts_of_different_speed_agree_with_one(tmp_path):
 def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
     cluster = {"chief": [command(given)], "worker": [command(given)]}
-    with Folder.open(given["output_dir"]).held(print):  # the chief alone looks at that
+    with Folder.open(given["output_dir"]).hold(print):  # the chief alone looks at that
         hosts = forked.hosts_finished(cluster)
     messages = ("in use by process", "the chief refused the run")
     for host, message in zip(hosts, messages, strict=True):

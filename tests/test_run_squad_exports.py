@@ -15,7 +15,7 @@ from training.storage.folder import Folder
 from serving import forms, predictor
 from tests import jobs, tiers
 from tests.squad import OUTPUTS, TINY, flags, one, read, run, squad, write_files
-from text.tasks.squad import Example
+from text.tasks.squad import Question
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.finetuning.task import Predictions
@@ -32,7 +32,7 @@ GOLDEN = tests.GOLDEN / "squad"
 def real_questions(version):
     content = json.loads((GOLDEN / f"{version}_dev.json").read_text("utf-8"))
     return [
-        Example(question["id"], question["question"], context["context"], (), False)
+        Question(question["id"], question["question"], context["context"], (), False)
         for article in content["data"]
         for context in article["paragraphs"]
         for question in context["qas"]
@@ -209,7 +209,7 @@ def test_a_graph_answers_whatever_it_is_asked(served):
         (text, "the house") for text in texts
     ]
     assert len(texts[-1]) > size
-    examples = [Example(str(i), *pair, (), False) for i, pair in enumerate(pairs)]
+    examples = [Question(str(i), *pair, (), False) for i, pair in enumerate(pairs)]
     answers = served.check(examples)
     nothing = {"answer": "" if version_2 else "empty", "start": 0, "end": 0}
     nothing |= {"probability": 1.0, "score": 0.0} | (

@@ -51,7 +51,7 @@ def test_logits_of_a_text_are_pooled():
         ("max", [[3.0, 5.0], [2.0, 4.0]]),
         ("first", [[1.0, 5.0], [2.0, 2.0]]),
     ):
-        assert text_windows.pooled(values, texts, pooling).tolist() == expected
+        assert text_windows.pool(values, texts, pooling).tolist() == expected
 
 
 @pytest.mark.parametrize("most", [None, 1])
@@ -69,8 +69,8 @@ def test_a_graph_reads_the_same_windows(most):
     values = rng.normal(size=(len(expected), 2)).astype(np.float32)
     for pooling in text_windows.POOLINGS if most else ("mean", "max"):
         np.testing.assert_allclose(
-            windows_graph.pooled(values, numbers, len(texts), pooling),
-            text_windows.pooled(values, numbers.numpy(), pooling),
+            windows_graph.pool(values, numbers, len(texts), pooling),
+            text_windows.pool(values, numbers.numpy(), pooling),
             rtol=1e-6,
         )
 

@@ -28,7 +28,7 @@ _LOOKED_FOR = ("matplotlib", "sklearn")
 
 
 @contextlib.contextmanager
-def _held_back():
+def _hold_back():
     """Keeps packages from being loaded that Keras and TensorFlow only look for.
 
     They take half the time of a start, and serve functions that nothing here calls, such
@@ -56,7 +56,7 @@ def _load_tensorflow():
     if platform.machine() in ("x86_64", "AMD64"):
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     progress.show("loading TensorFlow")
-    with _held_back(), tempfile.TemporaryFile() as written:
+    with _hold_back(), tempfile.TemporaryFile() as written:
         stderr = os.dup(2)
         os.dup2(written.fileno(), 2)
         gc.disable()  # nothing is garbage yet; looking for it is a quarter of the time

@@ -34,7 +34,7 @@ def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a single class, which scores 0 here
-        return _defined(metrics.matthews_corrcoef(gold, predicted))
+        return _zero_if_nan(metrics.matthews_corrcoef(gold, predicted))
 
 
 def f1(gold: np.ndarray, predicted: np.ndarray, average: str = "binary") -> float:
@@ -109,10 +109,10 @@ def _correlation(function, gold, predicted):
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about constants, which score 0 here
-        return _defined(function(gold, predicted).statistic)
+        return _zero_if_nan(function(gold, predicted).statistic)
 
 
-def _defined(value) -> float:
+def _zero_if_nan(value) -> float:
     return 0.0 if math.isnan(value) else float(value)
 
 

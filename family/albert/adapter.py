@@ -77,11 +77,11 @@ class AlbertAdapter(BertAdapter):
         _check_groups(config)
         return config
 
-    def translated(self, values) -> dict:
+    def translate(self, values) -> dict:
         width = values.get("embedding_size", self.config.embedding_size)
         is_square = width == values.get("hidden_size", self.config.hidden_size)
         # Their class does not read is_decoder.
-        return super().translated({**values, "is_decoder": False}) | {
+        return super().translate({**values, "is_decoder": False}) | {
             "projects_embeddings": is_square
         }
 
@@ -94,7 +94,7 @@ class AlbertAdapter(BertAdapter):
         _check_groups(config)
         return super().to_hugging_face(config)
 
-    def completed(self, tensors, values) -> None:
+    def complete_tensors(self, tensors, values) -> None:
         width = values["hidden_size"]
         tensors.setdefault(
             f"{_THEIR_PROJECTION}.weight", np.eye(width, dtype=np.float32)

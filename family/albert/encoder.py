@@ -149,7 +149,7 @@ class _SharedLayer(keras.layers.Layer):
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
         context = self.attention(hidden, seen=seen, dropouts=dropouts)
         rate = self.dropout_prob
-        sums = self.attention_output.added_to(hidden, context, dropouts, rate)
+        sums = self.attention_output.add_to(hidden, context, dropouts, rate)
         hidden = self.attention_norm(sums)
         inner = self.intermediate(hidden)
-        return self.norm(self.output_dense.added_to(hidden, inner, dropouts, rate))
+        return self.norm(self.output_dense.add_to(hidden, inner, dropouts, rate))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from modeling.architectures.config import EncoderConfig
-from training.interchange.adapter import Network, parts_of_head, usual_heads
+from training.interchange.adapter import CheckpointNetwork, parts_of_head, usual_heads
 from training.interchange.bert_adapter import BertAdapter, classes_in, encoder_modules
 
 _MASKED_LM = "generator_predictions/output_bias"
@@ -112,14 +112,14 @@ class ElectraAdapter(BertAdapter):
         }
     }
     networks = {
-        "generator": Network(
+        "generator": CheckpointNetwork(
             head=_MASKED_LM,
             does="fills masks",
             take=_generator,
             scopes=("generator/", "generator_predictions/"),
             flags="--generator_hidden_size and --generator_layers",
         ),
-        "discriminator": Network(
+        "discriminator": CheckpointNetwork(
             head=_DISCRIMINATOR,
             does="finds replaced words",
             take=_discriminator,
@@ -127,9 +127,9 @@ class ElectraAdapter(BertAdapter):
         ),
     }
 
-    def translated(self, values) -> dict:
+    def translate(self, values) -> dict:
         has_layer = not self.pooled.isdisjoint(classes_in(values))
-        return super().translated(values) | {
+        return super().translate(values) | {
             "pooler_act": "gelu_erf" if has_layer else None
         }
 

@@ -3,7 +3,7 @@
 from serving.form import Form, number_of
 
 
-def _replaced(row, request):
+def _replaced_tokens(row, request):
     (text,) = request.values()
     return {
         "tokens": [
@@ -22,7 +22,7 @@ def _replaced(row, request):
 
 
 REPLACED = Form(
-    _replaced,
+    _replaced_tokens,
     ("tokens",),
     "token-classification",
     "finds replaced tokens",

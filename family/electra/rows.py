@@ -49,9 +49,7 @@ class ElectraSegments(Instances):
         bounds = corpus.documents[first : last + 1].tolist()
         for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
             for target, offsets in _rows(corpus.sentences, begin, end, targets):
-                row = _divided(
-                    offsets, size, target, vocabulary.num_special_tokens, rng
-                )
+                row = _divide(offsets, size, target, vocabulary.num_special_tokens, rng)
                 planned.extend(row)
                 length = row[2] + row[3]
                 counts["truncated_tokens"] += offsets[-1] - offsets[0] - length
@@ -99,7 +97,7 @@ def _rows(sentences, first, last, targets) -> Iterator[tuple[int, list[int]]]:
         yield target, row
 
 
-def _divided(offsets, size, target, num_special_tokens, rng) -> tuple[int, ...]:
+def _divide(offsets, size, target, num_special_tokens, rng) -> tuple[int, ...]:
     """Where the segments of a row begin, and their lengths; cut to fit."""
     least = (target - num_special_tokens) // 2
     if rng.random() < _ONE_SEGMENT:

@@ -29,7 +29,7 @@ _SCOPES = ("CNN", "RNN_")  # of the network's weights, other than char_embed
 _BATCH = 1024  # words whose characters are read at once
 
 
-class _Files(NamedTuple):
+class _BilmFiles(NamedTuple):
     options: str
     weights: str
 
@@ -253,7 +253,7 @@ def _tensors(path) -> Mapping[str, np.ndarray]:
             tensors[name] = item[()]
 
     try:
-        with sources.opened(path) as stored, h5py.File(stored, "r") as file:
+        with sources.open_file(path) as stored, h5py.File(stored, "r") as file:
             file.visititems(collect)
     except (OSError, RuntimeError) as error:
         raise UserError(
@@ -262,19 +262,19 @@ def _tensors(path) -> Mapping[str, np.ndarray]:
     return tensors
 
 
-def _files(path) -> _Files:
+def _files(path) -> _BilmFiles:
     """Both files; one has this path."""
     folder, name = os.path.split(path)
     if name.endswith(_SUFFIX):
         partner = path.removesuffix(_SUFFIX) + f"_{_OPTIONS}"
         if anywhere.exists(partner):
-            return _Files(partner, path)
+            return _BilmFiles(partner, path)
     elif name.endswith(f"_{_OPTIONS}"):
         partner = path.removesuffix(f"_{_OPTIONS}") + _SUFFIX
         if anywhere.exists(partner):
-            return _Files(path, partner)
+            return _BilmFiles(path, partner)
     ending = _OPTIONS if name.endswith(_WEIGHTS) else _WEIGHTS
-    others = _named(folder or ".", ending)
+    others = _files_ending_in(folder or ".", ending)
     if len(others) != 1:
         names = ", ".join(map(os.path.basename, others)) or "none"
         raise UserError(
@@ -282,10 +282,10 @@ def _files(path) -> _Files:
             f"which contains {names}"
         )
     pair = (others[0], path) if ending == _OPTIONS else (path, others[0])
-    return _Files(*pair)
+    return _BilmFiles(*pair)
 
 
-def _named(directory, ending) -> list[str]:
+def _files_ending_in(directory, ending) -> list[str]:
     return [
         os.path.join(directory, name)
         for name in sorted(anywhere.listdir(directory))

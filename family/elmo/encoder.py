@@ -185,7 +185,7 @@ class ElmoEncoder(Encoder):
                 is_token=is_token,
                 state=state,
             )
-            all_outputs.append(_joined(hidden))
+            all_outputs.append(_join_directions(hidden))
             after.append(state)
         outputs = {"sequence_output": all_outputs[-1]}
         if return_all:
@@ -200,7 +200,7 @@ def _in_reading_order(x):
     return ops.stack([x, ops.flip(x, axis=0)], axis=1)
 
 
-def _joined(x):
+def _join_directions(x):
     """[s, d, b, p] -> [b, s, h]: undoes `_in_reading_order` and joins the directions."""
     x = ops.concatenate([x[:, 0], ops.flip(x[:, 1], axis=0)], axis=-1)
     return ops.swapaxes(x, 0, 1)

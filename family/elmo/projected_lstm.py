@@ -82,18 +82,18 @@ class ProjectedLstms(keras.layers.Layer):
             outputs [s, d, b, p], in the dtype; the state after the last step.
         """
         del dropouts  # of inputs and outputs; see the encoder
-        kernels = self._stacked(layer.kernel for layer in self._gates)
+        kernels = self._stack(layer.kernel for layer in self._gates)
         of_inputs, of_outputs = kernels[:, : self.width], kernels[:, self.width :]
         gates = ops.cast(ops.matmul(inputs, of_inputs), "float32")
         gates += ops.stack([ops.copy(layer.bias) for layer in self._gates])[:, None]
-        run = custom_gradients.written(self._run(is_token))
-        projections = self._stacked(layer.kernel for layer in self._projections)
+        run = custom_gradients.with_gradient(self._run(is_token))
+        projections = self._stack(layer.kernel for layer in self._projections)
         outputs, cells = run(gates, of_outputs, projections, *state)
         state = outputs[-1], cells[-1]
         outputs = ops.cast(outputs, self.compute_dtype)
         return (outputs + inputs if self.adds_inputs else outputs), state
 
-    def _stacked(self, variables):
+    def _stack(self, variables):
         return ops.cast(ops.stack([ops.copy(v) for v in variables]), self.compute_dtype)
 
     def _run(self, is_token):
@@ -108,10 +108,10 @@ class ProjectedLstms(keras.layers.Layer):
                 output, cell = state[:2]
                 gates, is_token = inputs[..., :-1], inputs[..., -1:]
                 gates = gates + _product(output, of_outputs)
-                i, j, f, o = _activated(gates)
-                new_cell = _clipped(f * cell + i * j, self.cell_clip)
+                i, j, f, o = _activate_gates(gates)
+                new_cell = _clip(f * cell + i * j, self.cell_clip)
                 new_output = _product(o * ops.tanh(new_cell), projections)
-                new_output = _clipped(new_output, self.projection_clip)
+                new_output = _clip(new_output, self.projection_clip)
                 # Exactly these values: the gradient looks for those at the limits.
                 state = (
                     ops.where(is_token > 0, new_output, output),
@@ -204,7 +204,7 @@ class ProjectedLstms(keras.layers.Layer):
 
         Args: as for `_gradient`.
         """
-        i, j, f, o = _activated(gates)
+        i, j, f, o = _activate_gates(gates)
         earlier, later = cells[:-1], cells[1:]
         squashed = ops.tanh(later)
         # The gradients of the cell and of o * tanh(cell).
@@ -222,7 +222,7 @@ class ProjectedLstms(keras.layers.Layer):
         return slopes, o * squashed
 
 
-def _activated(gates):
+def _activate_gates(gates):
     """[..., 4 c] -> i, j, f, o, each [..., c]"""
     i, j, f, o = ops.split(gates, 4, axis=-1)
     # Forgetting begins late: the released biases are near 0.
@@ -244,10 +244,10 @@ def _sum_of_products(x, y, dtype):
     return ops.matmul(ops.swapaxes(rows(x), 1, 2), rows(y))
 
 
-def _clipped(x, limit):
+def _clip(x, limit):
     return x if limit is None else ops.clip(x, -limit, limit)
 
 
 def _inside(x, limit):
-    """float32: 1 where `_clipped` changed nothing."""
+    """float32: 1 where `_clip` changed nothing."""
     return ops.cast(ops.abs(x) < (float("inf") if limit is None else limit), "float32")

@@ -105,8 +105,8 @@ class WholeWordsKind(Kind):
     def parse(self, content):
         return content.decode("utf-8").rstrip("\n").split("\n")
 
-    def resolved(self, options, vocab_file):
-        return {**super().resolved(options, vocab_file), "strip_accents": False}
+    def resolve(self, options, vocab_file):
+        return {**super().resolve(options, vocab_file), "strip_accents": False}
 
 
 def _content(tokens):

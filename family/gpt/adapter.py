@@ -83,7 +83,7 @@ class GptAdapter(BertAdapter):
         }
     }
 
-    def translated(self, values) -> dict:
+    def translate(self, values) -> dict:
         self.check_heads(values)
         fields = {ours: values[key] for ours, key in _KEYS.items() if key in values}
         activation = fields.get("hidden_act", "gelu")
@@ -103,7 +103,7 @@ class GptAdapter(BertAdapter):
         if isinstance(width, int):  # else refused later
             fields["intermediate_size"] = 4 * width
         fixed = {key: values[key] for key in self.fixed_values if key in values}
-        return super().translated(fields | fixed | {"is_decoder": True})
+        return super().translate(fields | fixed | {"is_decoder": True})
 
     def to_hugging_face(self, config) -> dict:
         if config.intermediate_size != 4 * config.hidden_size:

@@ -62,13 +62,13 @@ class GptEncoder(BertEncoder):
     """
 
     def make_embeddings(self, initializers, dtype):
-        return _Embeddings(self.config, initializers, dtype=dtype)
+        return _GptEmbeddings(self.config, initializers, dtype=dtype)
 
     def make_pooler(self, initializers, dtype):
         return keras.layers.Identity(dtype=dtype, name="pooler")
 
 
-class _Embeddings(Embeddings):
+class _GptEmbeddings(Embeddings):
     """Token ids [b, s] -> the sums [b, s, h] of the vectors of tokens and positions."""
 
     def build(self, input_shape=None):

@@ -36,7 +36,7 @@ class GptBpeGraph(WordsGraph):
         points = characters.flat_values
         rows = row_numbers(characters.row_limits())
         ids = tf.where(ends(rows), self._last(points), self._inner(points))
-        pieces = self._merges.applied(ids, rows, tf.size(words))
+        pieces = self._merges.apply(ids, rows, tf.size(words))
         sizes = tf.gather(self._sizes, pieces.flat_values)
         return pieces, pieces.with_flat_values(sizes)
 

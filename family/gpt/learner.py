@@ -23,7 +23,7 @@ class GptBpeLearner(BpeLearner):
         return 2, f"{UNKNOWN} plus a line break"
 
     def check(self):
-        self.kind.resolved(self.options, self.options.output_file)
+        self.kind.resolve(self.options, self.options.output_file)
 
     @functools.cached_property
     def splitter(self):

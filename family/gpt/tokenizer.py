@@ -22,7 +22,7 @@ from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.bpe import MERGES, VOCABULARY_FILE, BpeKind, Merges
 from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import hugging_face_classes
-from text.tokenizers.tokenizer import HuggingFace
+from text.tokenizers.tokenizer import HuggingFaceFiles
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 from text.tokenizers.word_splitter import WordSplitter
@@ -71,7 +71,7 @@ class GptWords(WordSplitter):
         text = _normalizer.normalize_str(_encodable(text))
         return [word for word, _ in _cutter.pre_tokenize_str(text)]
 
-    def decomposed(self, text):
+    def decompose(self, text):
         return _form_d.normalize_str(_encodable(text))
 
     def changes_unassigned(self, character):
@@ -126,7 +126,7 @@ class GptBpe(WordByWord):
         made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         made.decoder = decoders.BPEDecoder(suffix=END)
         special = tokenizer_json.special_tokens(self.vocabulary)
-        return HuggingFace(config, tokenizer_json.text_of(made, special))
+        return HuggingFaceFiles(config, tokenizer_json.text_of(made, special))
 
     def split(self, word):
         pieces = self._model.tokenize(word)
@@ -186,7 +186,7 @@ class GptBpeKind(BpeKind):
         released = _RELEASED.fullmatch(name)
         return os.path.join(folder, f"vocab{released[1]}.bpe" if released else MERGES)
 
-    def resolved(self, options, vocab_file):
+    def resolve(self, options, vocab_file):
         allowed = {
             "do_lower_case": (None, True),
             "strip_accents": (None,),

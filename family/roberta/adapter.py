@@ -64,8 +64,8 @@ class RobertaAdapter(BertAdapter):
         if key != "layer_norm_eps"
     }
 
-    def translated(self, values) -> dict:
-        values = super().translated(values)
+    def translate(self, values) -> dict:
+        values = super().translate(values)
         rows, padding = values["max_position_embeddings"], values["pad_token_id"]
         if isinstance(rows, int) and isinstance(padding, int):  # else refused later
             values["max_position_embeddings"] = rows - padding - 1

@@ -5,7 +5,7 @@ from tokenizers import processors
 from errors import UserError
 from text.tokenizers.bpe import ByteBpe, ByteBpeKind
 from text.tokenizers.kind import hugging_face_classes
-from text.tokenizers.tokenizer import HuggingFace
+from text.tokenizers.tokenizer import HuggingFaceFiles
 from text.tokenizers.vocabulary import SpecialTokens
 
 # RoBERTa separates two texts with two tokens, and has no segments.
@@ -32,7 +32,7 @@ class RobertaBpe(ByteBpe):
         ids = self.vocabulary.sep_id, self.vocabulary.cls_id
         end, first = ((self.vocabulary.tokens[id], id) for id in ids)
         rows = processors.RobertaProcessing(end, first, add_prefix_space=False)
-        return HuggingFace(config, self.json(rows))
+        return HuggingFaceFiles(config, self.json(rows))
 
 
 class RobertaKind(ByteBpeKind):

@@ -48,9 +48,11 @@ class Wording(NamedTuple):
         parts = [self.prefix] if self.prefix else []
         for name in self.features:
             parts += [f"{name}:"] * self.names_features
-            parts.append(padded(texts[name]) if self.pads_punctuation else texts[name])
+            parts.append(
+                pad_marks(texts[name]) if self.pads_punctuation else texts[name]
+            )
         written = " ".join(parts)
-        return collapsed(written) if self.pads_punctuation else written
+        return collapse_spaces(written) if self.pads_punctuation else written
 
     def target(self, label: str | float | None) -> str:
         """The target for a label, a number or an answer; None is an unknown one."""
@@ -59,8 +61,8 @@ class Wording(NamedTuple):
         if self.words:
             return self.words[label]
         if self.are_numbers:
-            return rounded(label)
-        return padded(label) if self.pads_punctuation else label
+            return round_score(label)
+        return pad_marks(label) if self.pads_punctuation else label
 
     def reader(
         self, spell: Callable[[str], str]
@@ -81,21 +83,23 @@ class Wording(NamedTuple):
             return labels.get
         if not self.are_numbers:
             return lambda text: text
-        written = {spell(rounded(n / 5)): float(rounded(n / 5)) for n in range(26)}
+        written = {
+            spell(round_score(n / 5)): float(round_score(n / 5)) for n in range(26)
+        }
         return lambda text: written[text] if text in written else _number(text)
 
 
-def rounded(score: float) -> str:
+def round_score(score: float) -> str:
     """A score to the nearest 0.2 in float32, half to even: 1.1 is 1.2, and 2.5 is 2.4."""
     return f"{np.round(np.float32(score) * np.float32(5)) / np.float32(5):.1f}"
 
 
-def padded(text: str) -> str:
+def pad_marks(text: str) -> str:
     """Text with a space on both sides of every ASCII punctuation mark."""
-    return collapsed(text.translate(_PUNCTUATION))
+    return collapse_spaces(text.translate(_PUNCTUATION))
 
 
-def collapsed(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     """Text in which white space is single spaces, also at its beginning and end."""
     parts = text.translate(_SPACE_OUT).split(" ")
     first, last = (" " if not part else "" for part in (parts[0], parts[-1]))
@@ -103,10 +107,10 @@ def collapsed(text: str) -> str:
     return f"{first}{inside}{last}" if inside else " " * bool(text)
 
 
-def unpadded(answer: str, context: str) -> str:
-    """The part of a text that an answer is, without the spaces that `padded` added.
+def answer_in_context(answer: str, context: str) -> str:
+    """The part of a text that an answer is, without the spaces that `pad_marks` added.
 
-    An uncased vocabulary gives the words of `padded(context)` in lower case. It is the
+    An uncased vocabulary gives the words of `pad_marks(context)` in lower case. It is the
     first such part, if possible one of the same case; the answer as it is if there is
     none.
     """
@@ -118,7 +122,7 @@ def unpadded(answer: str, context: str) -> str:
 
 def _part(answer, context, spell):
     """The first part that is the answer once `spell` has changed the letters of both."""
-    words = spell(padded(answer)).split()
+    words = spell(pad_marks(answer)).split()
     answer_letters = "".join(words)
     # Only white space is added, so an answer is a part of the text if it is one of the
     # texts' other characters that begins and ends where words do.
@@ -133,7 +137,7 @@ def _part(answer, context, spell):
     while start >= 0:
         first, last = solid[start][1], solid[start + len(answer_letters) - 1][1]
         part = context[first : last + 1]
-        if spell(padded(part)).split() == words:
+        if spell(pad_marks(part)).split() == words:
             return part
         start = letters.find(answer_letters, start + 1)
     return None

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from family.t5.config import T5Config
-from family.t5.encoder import Stack, unseen
+from family.t5.encoder import Stack, padding_scores
 from family.t5.layers import dense, unseen_scores
 from modeling import layers, losses
 from modeling.architectures.network import Network
@@ -59,7 +59,7 @@ class TextToTextModel(Network):
         Args:
             encoded: what `encode` returned.
             batch: what `encode` read; its input_mask is used.
-            decoder_input_ids: int [b, t]; see `shifted`.
+            decoder_input_ids: int [b, t]; see `decoder_inputs`.
             return_all: also return the outputs below the last layer.
         Returns:
             dict of sequence_output [b, t, h], from which `logits` come; with return_all
@@ -68,12 +68,12 @@ class TextToTextModel(Network):
         return self.decoder(
             decoder_input_ids,
             encoded["sequence_output"],
-            unseen=unseen(batch),
+            unseen=padding_scores(batch),
             dropouts=dropouts,
             return_all=return_all,
         )
 
-    def shifted(self, target_ids):
+    def decoder_inputs(self, target_ids):
         """int [b, t] -> what the decoder reads: padding, and all targets but the last."""
         padded = ops.pad(
             target_ids, ((0, 0), (1, 0)), constant_values=self.config.pad_token_id
@@ -100,7 +100,7 @@ class TextToTextModel(Network):
         """
         encoded = self.encode(batch, dropouts)
         decoded = self.decode(
-            encoded, batch, self.shifted(batch["target_ids"]), dropouts
+            encoded, batch, self.decoder_inputs(batch["target_ids"]), dropouts
         )
         hidden = self.decoder.for_logits(decoded["sequence_output"])
         loss, z_loss, correct = losses.vocabulary_cross_entropy_with_z_loss(
@@ -225,7 +225,7 @@ def greedy(model: TextToTextModel, batch, length: int):
     heads, size = config.num_attention_heads, config.attention_head_size
     memories = [block.parts[1].layer.keys_values(encoded) for block in decoder.blocks]
     empty = ops.zeros((rows, heads, length, size), encoded.dtype)
-    mask, bias = unseen(batch), decoder.bias(length)
+    mask, bias = padding_scores(batch), decoder.bias(length)
 
     def follow(number, ids, ended, written, *flat):
         place = ops.arange(length) == number

@@ -77,7 +77,7 @@ class T5Encoder(Stack, Encoder):
             config.initializer_range, f"encoder {seed}", config.truncated_weights
         )
         # Built here, outside this layer's own name scope.
-        self.embeddings = Embeddings(config, next(initializers).seed, dtype)
+        self.embeddings = T5Embeddings(config, next(initializers).seed, dtype)
         self.embeddings.build()
         self.make_stack(initializers, dtype, config.num_hidden_layers)
         self.build()
@@ -118,7 +118,7 @@ class T5Encoder(Stack, Encoder):
         outputs = self.run_stack(
             hidden,
             self.blocks[0].attention.bias.of_distances(length, length),
-            unseen=unseen(inputs),
+            unseen=padding_scores(inputs),
             dropouts=dropouts,
         )
         if return_all:
@@ -132,13 +132,13 @@ class T5Encoder(Stack, Encoder):
         return ops.add(scores, bias)
 
 
-def unseen(inputs):
+def padding_scores(inputs):
     """float32 [b, 1, 1, s] to add to scores for the padding of inputs; None without."""
     mask = inputs.get("input_mask")
     return None if mask is None else unseen_scores(mask)[:, None, None, :]
 
 
-class Embeddings(keras.layers.Layer):
+class T5Embeddings(keras.layers.Layer):
     """Token ids [b, s] -> the vectors [b, s, h] of the table of encoder and decoder."""
 
     def __init__(self, config, seed, dtype):

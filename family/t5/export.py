@@ -30,7 +30,7 @@ class SpansExport(TextExport):
 
     def network(self):
         _, length = self.trainer.objective.sizes
-        writer = Generation(length).evaluated_as
+        writer = Generation(length).for_evaluation
         return writer.network(self.settings.config, dtype=self.settings.dtype)
 
     def row(self, text):

@@ -60,7 +60,7 @@ class RmsNorm(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        @custom_gradients.written
+        @custom_gradients.with_gradient
         def normalize(x, scale):
             result, inverse = _normalize(x, scale, self.epsilon)
 
@@ -73,14 +73,14 @@ class RmsNorm(keras.layers.Layer):
         return normalize(x, ops.copy(self.scale))
 
 
-@fusion.fused
+@fusion.fuse
 def _normalize(x, scale, epsilon):
     wide = ops.cast(x, "float32")
     inverse = ops.rsqrt(ops.mean(ops.square(wide), axis=-1, keepdims=True) + epsilon)
     return ops.cast(wide * inverse * scale, x.dtype), inverse
 
 
-@fusion.fused
+@fusion.fuse
 def _normalize_gradient(x, scale, inverse, upstream):
     """By x; and by the scale, before the sum over all rows."""
     normal = ops.cast(x, "float32") * inverse
@@ -222,7 +222,7 @@ class _Bias(keras.layers.Layer):
         return rows[None, :, :, queries - 1 :]
 
 
-@fusion.fused
+@fusion.fuse
 def _biased_scores(scores, *biases):
     scores = ops.cast(scores, "float32")
     for bias in biases:

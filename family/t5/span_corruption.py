@@ -99,7 +99,7 @@ class SpanCorruption(TextToText):
         is_text = batch["input_mask"] > 0
         for id in tokens.left_out:
             is_text = ops.logical_and(is_text, batch["input_ids"] != id)
-        text, lengths = _packed(batch["input_ids"], is_text, self._width)
+        text, lengths = _pack(batch["input_ids"], is_text, self._width)
         hidden, spans = (ops.take(numbers, lengths, axis=0) for numbers in self._counts)
         noise = random_spans(
             seed, batch["row_numbers"], lengths, hidden, spans, self._width, self._most
@@ -161,7 +161,7 @@ def _cut(seed, purpose, rows, numbers, parts, width, most):
     return ops.cast(ops.where(has_next, ends, numbers[:, None]), "int32")
 
 
-def corrupted(tokens, hidden, lengths, vocabulary: Tokens, width: int) -> tuple:
+def corrupt(tokens, hidden, lengths, vocabulary: Tokens, width: int) -> tuple:
     """Rows with a sentinel in place of each span of hidden tokens, and an end.
 
     Args:
@@ -185,7 +185,7 @@ def corrupted(tokens, hidden, lengths, vocabulary: Tokens, width: int) -> tuple:
     sentinel = ops.take(sentinels, ops.clip(numbers, 0, last), axis=0)
     values = ops.where(begins, sentinel, ops.cast(tokens, "int32"))
     stays = ops.logical_and(is_text, ops.logical_or(shown, begins))
-    ids, counts = _packed(values, stays, width - 1)
+    ids, counts = _pack(values, stays, width - 1)
     ids, counts = ops.pad(ids, ((0, 0), (0, 1))), counts[:, None]
     columns = ops.arange(width)
     ids = ops.where(columns < counts, ids, vocabulary.pad_id)
@@ -194,11 +194,11 @@ def corrupted(tokens, hidden, lengths, vocabulary: Tokens, width: int) -> tuple:
 
 
 def _side(name, *args):
-    ids, mask = corrupted(*args)
+    ids, mask = corrupt(*args)
     return {f"{name}_ids": ids, f"{name}_mask": mask}
 
 
-def _packed(values, stays, width):
+def _pack(values, stays, width):
     """The values that stay, without gaps: [b, width], and how many, int32 [b]."""
     columns = values.shape[1]
     places = ops.sort(ops.where(stays, ops.arange(columns), columns), axis=1)

@@ -17,7 +17,7 @@ _TARGETS = ("target_ids", "target_mask")  # what rows hold besides the inputs
 _ANOTHER = "(another text)"  # a class in the page of mistakes
 
 
-class Example(NamedTuple):
+class TextToTextExample(NamedTuple):
     """One input and its answer.
 
     Attributes:
@@ -87,7 +87,7 @@ class TextTask(ServedTask):
 
     # --- Rows ------------------------------------------------------------------------
 
-    def target(self, example: Example) -> str | None:
+    def target(self, example: TextToTextExample) -> str | None:
         """What the model is to write; None if it is unknown."""
         label = example.label
         if isinstance(label, tuple):
@@ -131,26 +131,28 @@ class TextTask(ServedTask):
 
     # --- Answers ---------------------------------------------------------------------
 
-    def written(self, predictions) -> list[str]:
+    def predicted_texts(self, predictions) -> list[str]:
         """What the model wrote for each example."""
         ids = predictions.outputs["output_ids"].tolist()
         return [self.tokenizer.vocabulary.text_of(row) for row in ids]
 
     def answers(self, predictions):
-        return [{"predicted": text} for text in self.written(predictions)]
+        return [{"predicted": text} for text in self.predicted_texts(predictions)]
 
-    def is_right(self, example: Example, text: str) -> bool:
+    def is_right(self, example: TextToTextExample, text: str) -> bool:
         """Whether a written text is the target, as the vocabulary spells it."""
         return text == self.spell(self.target(example))
 
-    def error(self, example: Example, text: str) -> float:
+    def error(self, example: TextToTextExample, text: str) -> float:
         """How wrong a written text is, to order the mistakes by."""
         return float(not self.is_right(example, text))
 
     def judge(self, predictions):
         if predictions.examples[0].label is None:
             return []
-        pairs = zip(predictions.examples, self.written(predictions), strict=True)
+        pairs = zip(
+            predictions.examples, self.predicted_texts(predictions), strict=True
+        )
         return [self._judgement(*pair) for pair in pairs]
 
     def _judgement(self, example, text):
@@ -164,7 +166,7 @@ class TextTask(ServedTask):
         return Judgement(shown, gold, predicted, self.error(example, text))
 
     def prediction_files(self, predictions):
-        return self.files(predictions, self.written(predictions))
+        return self.files(predictions, self.predicted_texts(predictions))
 
     def files(self, predictions, texts: list[str]) -> dict[str, str]:
         """The files of a test set's answers, name to content.
@@ -192,7 +194,7 @@ class TextTask(ServedTask):
         names = self.wording.features
         orders = (SAMPLE_TEXTS, SAMPLE_TEXTS[::-1])[: len(names)]
         return [
-            Example(dict(zip(names, texts, strict=True)), None, "")
+            TextToTextExample(dict(zip(names, texts, strict=True)), None, "")
             for texts in zip(*orders, strict=True)
         ]
 

@@ -38,7 +38,7 @@ class TextToText(Objective):
     summary = Summary(_perplexity)
 
     @property
-    def evaluated_as(self) -> Objective:
+    def for_evaluation(self) -> Objective:
         return WithoutPenalty(self)
 
     def check(self, config) -> None:
@@ -70,7 +70,7 @@ class WithoutPenalty(Wrapped):
     metric_names = ("target_accuracy",)
 
     @property
-    def evaluated_as(self):
+    def for_evaluation(self):
         return self
 
     def losses(self, batch, outputs) -> dict:
@@ -93,7 +93,7 @@ class Generation(TextToText):
         self._length = max_target_length
 
     @property
-    def evaluated_as(self):
+    def for_evaluation(self):
         return _Writing(self, self._length)
 
     def network(self, config, *, seed=0, dtype="float32") -> TextToTextModel:
@@ -117,7 +117,7 @@ class _Learner(TextToTextModel):
         self._length = length
 
     @property
-    def required(self):
+    def required_variables(self):
         """All: a decoder that knows nothing is no start."""
         return tuple(variable.path for variable in self.weights)
 

@@ -172,7 +172,7 @@ class XlnetAdapter(Adapter):
             "clamp_len": config.clamp_len or -1,
         }
 
-    def prepared(self, tensors, config):
+    def prepare_tensors(self, tensors, config):
         """Gives each layer a copy of the biases that all of them share."""
 
         def of_all(name, value):

@@ -155,7 +155,7 @@ class XlnetEncoder(Encoder):
         initializers = layers.weight_initializers(
             config.initializer_range, f"encoder {seed}", config.truncated_weights
         )
-        self.embeddings = _Embeddings(config, initializers, dtype)
+        self.embeddings = _XlnetEmbeddings(config, initializers, dtype)
         self._of_mask = layers.glorot_uniform(initializers)
         self._of_biases = [next(initializers) for _ in range(4)]
         self._biases = xlnet_layers.Biases(config)
@@ -257,7 +257,7 @@ class XlnetEncoder(Encoder):
             past = None if memory is None else memory[:, number]
             if mem_len:
                 added = hidden[:, : reuse_len or length]
-                kept.append(_remembered(past, added, mem_len))
+                kept.append(_next_memory(past, added, mem_len))
             of_layer = dataclasses.replace(around, past=past)
             hidden = layers.apply_layer(
                 layer, hidden, dropouts=dropouts, around=of_layer
@@ -305,7 +305,7 @@ class XlnetEncoder(Encoder):
 
 def _around(inputs, positions, length, older):
     """What all layers read besides the two streams."""
-    unseen = _unseen(inputs.get("input_mask"), inputs.get("hidden_pairs"))
+    unseen = _hidden_keys(inputs.get("input_mask"), inputs.get("hidden_pairs"))
     return xlnet_layers.Around(
         length=length,
         has_queries="input_q" in inputs,
@@ -326,14 +326,14 @@ def _differs(segment_ids, older):
     return ops.cast(differs, "int32")[:, None]
 
 
-def _remembered(past, added, mem_len):
+def _next_memory(past, added, mem_len):
     """The last `mem_len` of what was remembered and what a row adds; fewer, if short."""
     if past is not None:
         added = ops.concatenate([ops.cast(past, added.dtype), added], axis=1)
     return ops.stop_gradient(added[:, -mem_len:])
 
 
-def _unseen(input_mask, hidden_pairs):
+def _hidden_keys(input_mask, hidden_pairs):
     """int [b, 1, 1 or s (from), s (to)]: 1 where a key is not seen; None if all are."""
     unseen = None
     if input_mask is not None:
@@ -360,7 +360,7 @@ def _with_memory(unseen, older):
     return ops.pad(unseen, ((0, 0), (0, 0), (0, 0), (older, 0)))
 
 
-class _Embeddings(keras.layers.Layer):
+class _XlnetEmbeddings(keras.layers.Layer):
     """Token ids [b, s] -> their vectors [b, s, h]."""
 
     def __init__(self, config, initializers, dtype):

@@ -105,7 +105,7 @@ class _Projection(layers.Dense):
         return ops.reshape(self.product(x), (*ops.shape(x)[:-1], *self.heads))
 
 
-class _Output(layers.Dense):
+class _XlnetOutput(layers.Dense):
     """[..., n * d] -> [..., h], without a bias; the kernel is stored as [h, n, d]."""
 
     def __init__(self, config, initializers, dtype):
@@ -138,7 +138,7 @@ class _Attention(keras.layers.Layer):
         self.query, self.key, self.value, self.relative = (
             _Projection(config, initializers, dtype, name) for name in "qkvr"
         )
-        self.output_layer = _Output(config, initializers, dtype)
+        self.output_layer = _XlnetOutput(config, initializers, dtype)
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape):
@@ -162,7 +162,7 @@ class _Attention(keras.layers.Layer):
             probs = ops.cast(ops.softmax(scores), value.dtype)
             probs = dropouts(probs, self.config.attention_probs_dropout_prob)
             context = ops.matmul(probs, ops.transpose(value, (0, 2, 1, 3)))
-            return _merged(context)
+            return _merge_heads(context)
 
         context = attend(query[:, :length], around.unseen_by_content)
         if around.has_queries:
@@ -178,7 +178,7 @@ class _Attention(keras.layers.Layer):
                 read = ops.matmul(mapping, read)
             context = ops.concatenate([context, read], axis=1)
         rate = self.config.hidden_dropout_prob
-        return self.norm(self.output_layer.added_to(hidden, context, dropouts, rate))
+        return self.norm(self.output_layer.add_to(hidden, context, dropouts, rate))
 
     def scores(self, query, key, relative, differs, unseen):
         """What queries [b, s, n, d] and keys [b, k, n, d] give: float32 [b, n, s, k].
@@ -204,17 +204,17 @@ class _Attention(keras.layers.Layer):
         return _sum_of_scores(of_words, of_places, of_segments, differs, unseen)
 
 
-def _merged(context):
+def _merge_heads(context):
     """[b, n, s, d] -> [b, s, n * d]"""
     context = ops.transpose(context, (0, 2, 1, 3))
     return ops.reshape(context, (*ops.shape(context)[:2], -1))
 
 
-@fusion.fused
+@fusion.fuse
 def _sum_of_scores(of_words, of_places, of_segments, differs, unseen):
     length, keys = ops.shape(of_words)[2:]
     total = ops.cast(of_words, "float32")
-    total += ops.cast(_shifted(of_places, length, keys), "float32")
+    total += ops.cast(_shift(of_places, length, keys), "float32")
     if differs is not None:
         same, other = ops.split(ops.cast(of_segments, "float32"), 2, axis=-1)
         total += ops.where(differs > 0, other, same)
@@ -223,7 +223,7 @@ def _sum_of_scores(of_words, of_places, of_segments, differs, unseen):
     return total
 
 
-def _shifted(x, length, keys):
+def _shift(x, length, keys):
     """Of [b, n, s, r], moves row i to the left by s - i, and keeps k columns.
 
     The places of a row are then those of keys, not of distances. Reading the numbers of
@@ -259,4 +259,4 @@ class _FeedForward(keras.layers.Layer):
 
     def call(self, hidden, dropouts=layers.no_dropout):
         inner = dropouts(self.inner(hidden), self.rate)
-        return self.norm(self.outer.added_to(hidden, inner, dropouts, self.rate))
+        return self.norm(self.outer.add_to(hidden, inner, dropouts, self.rate))

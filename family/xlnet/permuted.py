@@ -158,13 +158,13 @@ class DrawSpans(DrawMasks):
         parts = []
         for goal, (begin, end) in zip(goals, bounds, strict=True):
             arrays = (is_token, specials, starts, *draws)
-            parts.append(self._drawn(goal, *(x[:, begin:end] for x in arrays)))
+            parts.append(self._draw_part(goal, *(x[:, begin:end] for x in arrays)))
         chosen, order = (
             ops.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
         )
-        return {**batch, **self.arranged(ids, order, chosen, specials)}
+        return {**batch, **self.make_inputs(ids, order, chosen, specials)}
 
-    def arranged(self, ids, order, chosen, specials) -> dict:
+    def make_inputs(self, ids, order, chosen, specials) -> dict:
         """What it adds, from what was drawn; arguments as for `places`."""
         width = ids.shape[1]
         parts = np.concatenate(
@@ -186,7 +186,9 @@ class DrawSpans(DrawMasks):
         first = self._reuse_len
         return [(0, first), (first, width)] if first else [(0, width)]
 
-    def _drawn(self, goals, is_token, specials, starts, length, offset, fill, order):
+    def _draw_part(
+        self, goals, is_token, specials, starts, length, offset, fill, order
+    ):
         """bool [b, s]: what is chosen in a part; and int32 [b, s]: its order."""
         width = is_token.shape[1]
         shares = self._ngram_shares

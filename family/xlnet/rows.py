@@ -131,7 +131,7 @@ class Contiguous(Instances):
                 random += is_random
         return np.array(planned, ROW), {"random_second": random}
 
-    def arranged(self, records, total, passes):
+    def order_rows(self, records, total, passes):
         in_pass, rows = total // passes, self.options.rows_per_batch
         number, place = np.divmod(records, in_pass)
         step, row = np.divmod(place, rows)

@@ -257,7 +257,7 @@ class BertEncoder(Encoder):
         """
         hidden = self.embed(inputs, dropouts)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        seen = _seen(
+        seen = _visible(
             inputs.get("input_mask"),
             ops.shape(hidden)[1],
             self.config.attention_direction,
@@ -275,7 +275,7 @@ class BertEncoder(Encoder):
         return self.transformer_layers[number].attention.scores(layer_input)
 
 
-def _seen(input_mask, seq_length, direction):
+def _visible(input_mask, seq_length, direction):
     """int [b or 1, 1, 1 or s (from), s (to)], 1 where a position sees another, or None."""
     seen = None
     if input_mask is not None:
@@ -456,14 +456,14 @@ class SelfAttention(keras.layers.Layer):
         return _split_heads(x, dense.bias, self.num_heads, scale, order)
 
 
-@fusion.fused
+@fusion.fuse
 def _split_heads(x, bias, num_heads, scale, order):
-    x = layers.biased(x, bias) * scale
+    x = layers.add_bias(x, bias) * scale
     split = (*ops.shape(x)[:2], num_heads, x.shape[2] // num_heads)
     return ops.transpose(ops.reshape(x, split), order)
 
 
-@fusion.fused
+@fusion.fuse
 def _seen_scores(scores, seen):
     """float32, with one penalty for what is padding, on the other side, or both."""
     wide = ops.cast(scores, "float32")
@@ -487,4 +487,4 @@ class _Output(keras.layers.Layer):
         self.built = True
 
     def call(self, x, residual=None, dropouts=layers.no_dropout):
-        return self.norm(self.dense.added_to(residual, x, dropouts, self.dropout_prob))
+        return self.norm(self.dense.add_to(residual, x, dropouts, self.dropout_prob))

@@ -43,7 +43,7 @@ class Encoder(keras.layers.Layer, abc.ABC):
         return f"{self.name}/"
 
     @property
-    def required(self) -> tuple[str, ...]:
+    def required_variables(self) -> tuple[str, ...]:
         """The names of the variables that a checkpoint to start from must contain."""
         optional = tuple(f"{self.name}/{part}" for part in self.optional_parts)
         paths = (variable.path for variable in self.weights)
@@ -129,7 +129,7 @@ class Encoder(keras.layers.Layer, abc.ABC):
         """Of rows of any number and length, too, which not every backend can trace."""
         rows, length = inputs["input_ids"].shape
 
-        def made(tensor):
+        def make_input(tensor):
             some = min(8, self.config.max_position_embeddings)
             shape = (rows or 2, length or some, *tensor.shape[2:])
             return keras.KerasTensor(shape, tensor.dtype, name=tensor.name)
@@ -140,7 +140,7 @@ class Encoder(keras.layers.Layer, abc.ABC):
 
         if None not in (rows, length):
             return super().compute_output_spec(inputs, *args, **more)
-        inputs = {name: made(tensor) for name, tensor in inputs.items()}
+        inputs = {name: make_input(tensor) for name, tensor in inputs.items()}
         outputs = super().compute_output_spec(inputs, *args, **more)
         return keras.tree.map_structure(as_given, outputs)
 

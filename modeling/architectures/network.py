@@ -40,9 +40,9 @@ class Network(keras.layers.Layer):
         return (scope,) if isinstance(scope, str) else scope
 
     @property
-    def required(self) -> tuple[str, ...]:
+    def required_variables(self) -> tuple[str, ...]:
         """The names of the variables that weights to start from must contain."""
-        return self.encoder.required
+        return self.encoder.required_variables
 
     def multiplications(self, seq_length: int, predictions: int) -> int:
         """Of the products of matrices in a pass over one row.
@@ -122,8 +122,8 @@ class WrappedNetwork(Network):
         return self.network.scope
 
     @property
-    def required(self):
-        return self.network.required
+    def required_variables(self):
+        return self.network.required_variables
 
     @property
     def sequence_outputs(self):

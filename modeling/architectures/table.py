@@ -55,7 +55,7 @@ def config_from_dict(values: Mapping) -> EncoderConfig:
     Raises:
         ValueError: there is no such architecture, or its config refuses the values.
     """
-    name = values.get("architecture", _recognized(values))
+    name = values.get("architecture", _recognize(values))
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ValueError(
             f"architecture is {name!r:.40}; it must be one of "
@@ -64,7 +64,7 @@ def config_from_dict(values: Mapping) -> EncoderConfig:
     return ARCHITECTURES[name].config.from_dict(values)
 
 
-def _recognized(values) -> str:
+def _recognize(values) -> str:
     """The architecture of a file that does not name it."""
     for name, row in ARCHITECTURES.items():
         if not row.config.telling_keys.isdisjoint(values):

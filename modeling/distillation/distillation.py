@@ -82,7 +82,7 @@ class Distillation:
             UserError: there are no such layers.
         """
         if not isinstance(self.layers, str):
-            return self._written(student, teacher)
+            return self._layer_pairs(student, teacher)
         if self.layers == "last":
             if student > teacher:
                 raise UserError(
@@ -105,7 +105,7 @@ class Distillation:
         """The same without the embeddings, which have no attention."""
         return [pair for pair in self.hidden_pairs(student, teacher) if 0 not in pair]
 
-    def _written(self, student, teacher):
+    def _layer_pairs(self, student, teacher):
         for of_student, of_teacher in self.layers:
             for whose, layer, number in (
                 ("student", of_student, student),

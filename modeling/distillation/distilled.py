@@ -93,7 +93,7 @@ class Distilled(Wrapped):
             "attention_loss": settings.attention_weight,
         }
         self.loss_weights = {name: factor for name, factor in factors.items() if factor}
-        self.metric_names = tuple(self._compared.metrics) if task.comparison else ()
+        self.metric_names = tuple(self._comparison.metrics) if task.comparison else ()
         if self._has_gold:
             self.loss_weights |= {
                 _gold(name): factor * settings.hard_weight
@@ -102,7 +102,7 @@ class Distilled(Wrapped):
             self.metric_names += tuple(task.metric_names)
 
     @property
-    def _compared(self):
+    def _comparison(self):
         """How answers of this kind are compared."""
         return COMPARED[self.inner.comparison.kind]
 
@@ -114,7 +114,7 @@ class Distilled(Wrapped):
                 f"{type(task).__name__} has no answers in which a student could be "
                 "compared with a teacher"
             )
-        answer_losses = self._compared.losses
+        answer_losses = self._comparison.losses
         if settings.weight and settings.loss not in answer_losses:
             raise UserError(
                 f"answers of this kind are compared by {' or '.join(answer_losses)}, not "
@@ -175,7 +175,7 @@ class Distilled(Wrapped):
     def of_answers(self, batch, outputs) -> tuple:
         """(sum, weight) of the loss that compares answers."""
         settings = self.settings
-        compare = self._compared.losses[settings.loss]
+        compare = self._comparison.losses[settings.loss]
         return _compare(
             self.inner.comparison,
             batch,
@@ -360,7 +360,7 @@ class Student(WrappedNetwork):
         self._ask = None
         if teacher:
             # Not an attribute, because its variables would become the student's.
-            self._ask = lambda batch: _asked(teacher, pairs, answers, batch)
+            self._ask = lambda batch: _ask(teacher, pairs, answers, batch)
         self.projection = None
         if width:
             config = network.encoder.config
@@ -396,7 +396,7 @@ class Student(WrappedNetwork):
         return {}
 
 
-def _asked(teacher, pairs, answers, batch) -> dict:
+def _ask(teacher, pairs, answers, batch) -> dict:
     """The teacher's answers and states, named after the outputs."""
     encoded = teacher.encode(batch, return_all=bool(pairs))
     states = _states(teacher.encoder, encoded, batch, pairs, whose=1)

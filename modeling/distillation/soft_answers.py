@@ -68,7 +68,7 @@ def _same_sides(student, teacher):
     return ops.mean(ops.cast(same, "float32"), axis=-1)
 
 
-class Comparison(NamedTuple):
+class AnswerComparison(NamedTuple):
     """What can be said about two answers of a kind.
 
     Attributes:
@@ -83,12 +83,12 @@ class Comparison(NamedTuple):
 
 COMPARED = {
     # One of several classes.
-    "classes": Comparison(
+    "classes": AnswerComparison(
         {"soft_cross_entropy": _class_cross_entropy, "kl": _class_kl, "mse": _square},
         {"teacher_kl": lambda s, t: _class_kl(s, t, 1.0), "agreement": _same_class},
     ),
     # Several labels, each of which is true or not.
-    "sides": Comparison(
+    "sides": AnswerComparison(
         {
             "soft_cross_entropy": _side_cross_entropy,
             "kl": _side_kl,
@@ -96,7 +96,7 @@ COMPARED = {
         },
         {"teacher_kl": lambda s, t: _side_kl(s, t, 1.0), "agreement": _same_sides},
     ),
-    "numbers": Comparison(
+    "numbers": AnswerComparison(
         {"mse": _square},
         {"teacher_difference": lambda s, t: ops.abs(s - t)[..., 0]},
     ),

@@ -10,7 +10,7 @@ from keras import ops
 from modeling import fusion, losses
 from modeling.distillation.soft_answers import kl_terms
 
-_kl_terms = fusion.fused(kl_terms)
+_kl_terms = fusion.fuse(kl_terms)
 
 
 class Words(NamedTuple):
@@ -82,7 +82,7 @@ def _log_probabilities(student, teacher, temperature):
     return (ops.log_softmax(logits / temperature) for logits in (student, teacher))
 
 
-@fusion.fused
+@fusion.fuse
 def _change(ours, logs, factors):
     return (ops.exp(ours) - ops.exp(logs)) * factors[:, None]
 
@@ -93,7 +93,7 @@ def _same_highest(student, teacher):
     return ops.cast(_number_at(student, teacher, *highest) > 0, "float32")
 
 
-@fusion.fused
+@fusion.fuse
 def _number_at(student, teacher, of_student, of_teacher):
     is_student = ops.equal(student, of_student)
     both = ops.logical_and(is_student, ops.equal(teacher, of_teacher))

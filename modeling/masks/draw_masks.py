@@ -91,7 +91,7 @@ class DrawMasks:
             chosen = ops.logical_and(chosen, candidates)
         return {
             **batch,
-            "input_ids": ops.where(chosen, self._corrupted(ids, rows, seed), ids),
+            "input_ids": ops.where(chosen, self._corrupt(ids, rows, seed), ids),
             **self.predictions(ids, chosen),
         }
 
@@ -109,7 +109,7 @@ class DrawMasks:
             "masked_lm_weights": ops.cast(is_prediction, "float32"),
         }
 
-    def _corrupted(self, ids, rows, seed):
+    def _corrupt(self, ids, rows, seed):
         """What replaces each token if it is chosen."""
         width = ids.shape[1]
         draws = row_random.uniform(seed, _OUTCOME, rows, width)

@@ -82,7 +82,7 @@ class LowRank(Wrapped):
         return made
 
 
-def borrowed(model: Network) -> set[str]:
+def frozen_paths(model: Network) -> set[str]:
     """The names of the weights that are the backbone's own, and not trained."""
     return {v.path for v in _weights(model) if not v.trainable}
 

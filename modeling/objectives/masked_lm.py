@@ -51,7 +51,7 @@ class MaskedLMModel(Network):
         also leaves variables without a gradient unchanged.
         """
         for variable in self.encoder.weights:
-            if variable.path not in self.encoder.required:
+            if variable.path not in self.encoder.required_variables:
                 variable.trainable = False
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout) -> dict:

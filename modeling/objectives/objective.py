@@ -169,7 +169,7 @@ class Objective(abc.ABC):
     summary: Summary | None = None
 
     @property
-    def evaluated_as(self) -> "Objective":
+    def for_evaluation(self) -> "Objective":
         return self
 
     def check(self, config: EncoderConfig) -> None:

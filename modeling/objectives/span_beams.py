@@ -102,7 +102,7 @@ class _Rows:
             return ops.max(_places(_mask(batch)), axis=1, keepdims=True)
         return ops.zeros_like(_mask(batch)[:, :1])
 
-    def allowed(self, batch):
+    def candidate_places(self, batch):
         """bool [b, s]: the text and [CLS], which stands for no answer."""
         mask = _mask(batch)
         places = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
@@ -190,7 +190,7 @@ class _BeamModel(Network):
         """
         hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
         hidden = ops.cast(hidden, "float32")
-        allowed = self.rows.allowed(batch)
+        allowed = self.rows.candidate_places(batch)
         start = ops.where(allowed, self.start(hidden)[..., 0], _IMPOSSIBLE)
         outputs = {
             "start_logits": start,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import extensions
 
 
-class Kind(NamedTuple):
+class ObjectiveRow(NamedTuple):
     """A row of the table.
 
     Attributes:
@@ -40,8 +40,8 @@ class Kind(NamedTuple):
 
 
 OBJECTIVES = {
-    "masked_lm_next_sentence": Kind(
+    "masked_lm_next_sentence": ObjectiveRow(
         "modeling.objectives.sentence_pairs:MaskedLMNextSentence"
     ),
-    "masked_lm": Kind("modeling.objectives.masked_lm:MaskedLM"),
-} | {name: Kind(*row) for name, row in extensions.rows("objectives").items()}
+    "masked_lm": ObjectiveRow("modeling.objectives.masked_lm:MaskedLM"),
+} | {name: ObjectiveRow(*row) for name, row in extensions.rows("objectives").items()}

@@ -60,7 +60,7 @@ class Adafactor:
             self.trainable_variables, self._slots, self._axes, gradients, strict=True
         ):
             share = self.shares.get(variable.path, 1.0)
-            value, *moments = _updated(
+            value, *moments = _update(
                 ops.convert_to_tensor(variable),
                 gradient,
                 decay,
@@ -101,8 +101,8 @@ def _make_slots(variable, axes):
     return slots
 
 
-@fusion.fused
-def _updated(variable, gradient, decay, rate, scale, axes, *moments):
+@fusion.fuse
+def _update(variable, gradient, decay, rate, scale, axes, *moments):
     """The new values of a variable and of its slots."""
     gradient = gradient * scale
     square = ops.square(gradient) + _EPSILON

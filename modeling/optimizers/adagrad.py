@@ -35,7 +35,7 @@ class Adagrad:
             self.trainable_variables, self.variables, gradients, strict=True
         ):
             rate = learning_rate * self.shares.get(variable.path, 1.0)
-            value, total = _updated(
+            value, total = _update(
                 *(ops.convert_to_tensor(x) for x in (variable, sums)),
                 gradient,
                 *(ops.convert_to_tensor(x, "float32") for x in (rate, scale)),
@@ -44,8 +44,8 @@ class Adagrad:
             variable.assign(value)
 
 
-@fusion.fused
-def _updated(variable, sums, gradient, rate, scale):
+@fusion.fuse
+def _update(variable, sums, gradient, rate, scale):
     """The new values of a variable and of the sum of its squared gradients."""
     gradient *= scale
     sums += ops.square(gradient)

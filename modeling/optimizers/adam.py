@@ -109,7 +109,7 @@ class AdamWeightDecay:
             gradients,
             strict=True,
         ):
-            value, first, second = _updated(
+            value, first, second = _update(
                 *(ops.convert_to_tensor(x) for x in (variable, m, v)),
                 gradient,
                 direction,
@@ -152,8 +152,8 @@ def _common_rate(learning_rate, variable, update):
     return learning_rate
 
 
-@fusion.fused
-def _updated(
+@fusion.fuse
+def _update(
     variable,
     first,
     second,

@@ -22,7 +22,7 @@ def bert(step, peak, num_train_steps, num_warmup_steps, lr_decay_power=1.0):
     Source: google-research/bert@eedf571 optimization.py.
     """
     step = ops.cast(step, "float32")
-    rate = peak * _left(step, num_train_steps, lr_decay_power)
+    rate = peak * _remaining_share(step, num_train_steps, lr_decay_power)
     return _after_warmup(step, peak, num_warmup_steps, rate)
 
 
@@ -50,7 +50,7 @@ def times_warmup(step, peak, num_train_steps, num_warmup_steps, lr_decay_power=1
     openai/finetune-transformer-lm@a69b5c4 opt.py, warmup_linear.
     """
     step = ops.cast(step, "float32")
-    rate = peak * _left(step, num_train_steps, lr_decay_power)
+    rate = peak * _remaining_share(step, num_train_steps, lr_decay_power)
     if not num_warmup_steps:
         return rate
     return rate * ops.minimum(1.0, step / num_warmup_steps)
@@ -110,7 +110,7 @@ def cosine_to_ratio(
     return _after_warmup(step, peak, num_warmup_steps, rate)
 
 
-def _left(step, num_train_steps, power):
+def _remaining_share(step, num_train_steps, power):
     """The share of the updates that are still to do, to this power."""
     left = 1.0 - ops.minimum(step, num_train_steps) / num_train_steps
     return left if power == 1.0 else left**power

@@ -138,7 +138,7 @@ class OptimizerSettings:
         usual = self._preset.lr_schedule or self._algorithm.lr_schedule
         return self.lr_schedule or usual
 
-    def unused(self) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    def settings_without_effect(self) -> dict[str, tuple[str, str, tuple[str, ...]]]:
         """Settings without effect -> the setting that lacks them, its value, and the values
         that have them.
         """

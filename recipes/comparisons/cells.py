@@ -75,7 +75,7 @@ def output_of(name: str) -> str:
     return f"{{root}}/{name}/{OUTPUT}"
 
 
-def finished(root: str, cell: Cell) -> dict | None:
+def result_of(root: str, cell: Cell) -> dict | None:
     """What cell.json says; None if the cell has not finished."""
     path = os.path.join(root, cell.name, _DONE)
     if not os.path.exists(path):
@@ -95,8 +95,8 @@ def finished(root: str, cell: Cell) -> dict | None:
 
 
 def all_finished(root: str, cells: Sequence[Cell]) -> dict[str, dict]:
-    """What `finished` says of the cells that have finished, by name."""
-    by_name = {cell.name: finished(root, cell) for cell in cells}
+    """What `result_of` says of the cells that have finished, by name."""
+    by_name = {cell.name: result_of(root, cell) for cell in cells}
     return {name: done for name, done in by_name.items() if done}
 
 
@@ -109,7 +109,7 @@ def time_left(
     """Seconds, from finished cells of the same kind or of a similar one.
 
     Args:
-        done_by_name: what `finished` says of cells, by name.
+        done_by_name: what `result_of` says of cells, by name.
     Returns:
         the seconds, and of how many more cells the time is not known.
     """
@@ -173,7 +173,7 @@ class Runner:
         """Runs what has not finished; prints a line for each start and end.
 
         Args:
-            done_by_name: what `finished` says, by name.
+            done_by_name: what `result_of` says, by name.
         Returns:
             A line for each cell that failed. Cells that need it are not run.
         """
@@ -241,7 +241,7 @@ class Runner:
         folder = os.path.join(self._root, cell.name)
         os.makedirs(os.path.join(folder, OUTPUT), exist_ok=True)
         log = os.path.join(folder, _LOG)
-        with open(log, "ab") as file, self._locked(folder) as lock:
+        with open(log, "ab") as file, self._lock(folder) as lock:
             if self._stopping.is_set():
                 raise _Failed("interrupted")
             _say(f"{cell.name}: started; see {log}")
@@ -257,7 +257,7 @@ class Runner:
             self._processes.add(process)
             if self._stopping.is_set():
                 process.terminate()
-            status, peak_memory = _ended(process)
+            status, peak_memory = _wait(process)
             self._processes.discard(process)
         if status:
             raise _Failed(f"exited with status {status}; {_last_line(log)} (see {log})")
@@ -285,7 +285,7 @@ class Runner:
                 each.child(BEST).drop_all()
 
     @contextlib.contextmanager
-    def _locked(self, folder):
+    def _lock(self, folder):
         """A lock that the cell's process inherits, so it outlives this one with it."""
         with open(os.path.join(folder, _LOCK), "ab") as file:
             if not local.try_lock(file, fcntl.LOCK_EX):
@@ -303,7 +303,7 @@ class _Failed(Exception):
     """A command failed."""
 
 
-def _ended(process: subprocess.Popen) -> tuple[int, int]:
+def _wait(process: subprocess.Popen) -> tuple[int, int]:
     """Waits for the end; returns the status, and the most memory that was seen, in bytes.
 
     The latter is 0 where there is no /proc, or if it was too soon over.

@@ -9,7 +9,7 @@ from errors import UserError
 from text.tasks import glue, korean, superglue
 
 
-class Task(NamedTuple):
+class DownstreamTask(NamedTuple):
     """What the encoders are fine-tuned for.
 
     Attributes:
@@ -39,13 +39,15 @@ _CHOICES = {
 _OWN = ("custom", "SQuAD", "SQuAD2", "NER", "UD", *_CHOICES)
 
 
-def custom(title: str, folder: str) -> Task:
+def custom(title: str, folder: str) -> DownstreamTask:
     """To classify the texts of a folder's train.tsv and dev.tsv."""
     flags = {"task_name": "custom", "data_dir": folder}
-    return Task(title, "classification", "run_classifier.py", flags, "eval_accuracy")
+    return DownstreamTask(
+        title, "classification", "run_classifier.py", flags, "eval_accuracy"
+    )
 
 
-def read_task(item: str) -> Task:
+def read_task(item: str) -> DownstreamTask:
     """A task from NAME:FOLDER."""
     name, _, folder = item.partition(":")
     kind = {own.lower(): own for own in _OWN}.get(name.lower(), name.lower())
@@ -74,21 +76,23 @@ def read_task(item: str) -> Task:
         if kind == "SQuAD2":
             flags["version_2_with_negative"] = True
             metric = "eval_best_f1"
-        return Task(kind, "spans", "run_squad.py", flags, metric, 1.0)
+        return DownstreamTask(kind, "spans", "run_squad.py", flags, metric, 1.0)
     if kind == "NER":
         only("train.txt"), only("dev.txt")
-        return Task(kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1")
+        return DownstreamTask(
+            kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1"
+        )
     if kind in _CHOICES:
         train, dev = map(only, _CHOICES[kind])
         flags = {"data_dir": folder}
         flags["train_file"] = os.path.basename(train)
         flags["dev_file"] = os.path.basename(dev)
-        return Task(kind, "choices", "run_swag.py", flags, "eval_accuracy")
+        return DownstreamTask(kind, "choices", "run_swag.py", flags, "eval_accuracy")
     if kind == "UD":
         flags = {"data_dir": folder, "tag_column": "upos"}
         for split in ("train", "dev"):
             flags[f"{split}_file"] = os.path.basename(only(f"*{split}*.conllu"))
-        return Task(kind, "tags", "run_ner.py", flags, "eval_accuracy")
+        return DownstreamTask(kind, "tags", "run_ner.py", flags, "eval_accuracy")
     if kind == "custom":
         only("train.tsv"), only("dev.tsv")
         return custom(os.path.basename(os.path.abspath(folder)), folder)

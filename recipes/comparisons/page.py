@@ -93,8 +93,8 @@ class Results:
             rows.append(
                 {
                     "label": row.label.format(**dataclasses.asdict(config)),
-                    "here": {c.title: self._measured(c, i) for c in columns},
-                    "published": TABLES[name].published_of(row),
+                    "here": {c.title: self._measure(c, i) for c in columns},
+                    "published": TABLES[name].numbers_of(row),
                 }
             )
         return {
@@ -104,7 +104,7 @@ class Results:
             "rows": rows,
         }
 
-    def _measured(self, column: Column, row: int) -> dict:
+    def _measure(self, column: Column, row: int) -> dict:
         value = column.values[row]
         if isinstance(value, float):  # known without a run
             return {"mean": value, "deviation": None, "runs": [], "planned": 0}

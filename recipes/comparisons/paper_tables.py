@@ -24,10 +24,10 @@ from recipes.comparisons.variants import (
     Variant,
     electra,
     features,
-    masked,
-    packed,
-    rated,
-    sized,
+    with_instances,
+    with_mask_shares,
+    with_masking_rate,
+    with_size,
 )
 
 _NOT_SAID = (
@@ -47,7 +47,7 @@ _ROBERTA_SCALE = (
 )
 
 
-class Row(NamedTuple):
+class PaperRow(NamedTuple):
     """A row of a table.
 
     Attributes:
@@ -75,7 +75,7 @@ class Reading(NamedTuple):
     same_time: bool = False
 
 
-class Table(NamedTuple):
+class PaperTable(NamedTuple):
     """A table of a paper.
 
     Attributes:
@@ -95,7 +95,7 @@ class Table(NamedTuple):
     title: str
     paper: str
     published: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PaperRow, ...]
     readings: tuple[Reading, ...] = (Reading(),)
     note: str = ""
     scale: str = _BERT_SCALE
@@ -103,7 +103,7 @@ class Table(NamedTuple):
     costs: bool = False
     steps: tuple[float, ...] = ()
 
-    def published_of(self, row: Row) -> dict[str, float]:
+    def numbers_of(self, row: PaperRow) -> dict[str, float]:
         """The paper's numbers of a row, by column."""
         numbers = zip(self.published, row.published, strict=bool(row.published))
         return {column: number for column, number in numbers if number is not None}
@@ -114,63 +114,73 @@ _SIZE = "L={num_hidden_layers}, H={hidden_size}, A={num_attention_heads}"
 
 def _masks(mask, keep, random, *published):
     label = f"{mask} % [MASK], {keep} % same, {random} % random"
-    return Row(label, masked(mask, keep, random), published)
+    return PaperRow(label, with_mask_shares(mask, keep, random), published)
 
 
 # === The tables =======================================================================
 
 _TABLES = {
-    "5": Table(
+    "5": PaperTable(
         "Pre-training tasks",
         "BERT, table 5",
         ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD 1.1"),
         (
-            Row("BERT", BERT, (84.4, 88.4, 86.7, 92.7, 88.5)),
-            Row("No NSP", NO_NSP, (83.9, 84.9, 86.5, 92.6, 87.9)),
-            Row("Left-to-right, no NSP", LEFT_TO_RIGHT, (82.1, 84.3, 77.5, 92.1, 77.8)),
-            Row("+ BiLSTM", LEFT_TO_RIGHT, (82.1, 84.1, 75.7, 91.6, 84.9), BILSTM),
+            PaperRow("BERT", BERT, (84.4, 88.4, 86.7, 92.7, 88.5)),
+            PaperRow("No NSP", NO_NSP, (83.9, 84.9, 86.5, 92.6, 87.9)),
+            PaperRow(
+                "Left-to-right, no NSP", LEFT_TO_RIGHT, (82.1, 84.3, 77.5, 92.1, 77.8)
+            ),
+            PaperRow("+ BiLSTM", LEFT_TO_RIGHT, (82.1, 84.1, 75.7, 91.6, 84.9), BILSTM),
         ),
         note=f"{_NOT_SAID} Nor does it say the size of the BiLSTM: here, as in its section "
         "5.3, two layers as wide as the encoder.",
     ),
-    "6": Table(
+    "6": PaperTable(
         "Model size",
         "BERT, table 6",
         ("perplexity", "MNLI-m", "MRPC", "SST-2"),
         (
-            Row(_SIZE, sized("quarter_layers", 1 / 4), (5.84, 77.9, 79.8, 88.4)),
-            Row(
+            PaperRow(
+                _SIZE, with_size("quarter_layers", 1 / 4), (5.84, 77.9, 79.8, 88.4)
+            ),
+            PaperRow(
                 _SIZE,
-                sized("half_layers_few_heads", 1 / 2, heads=1 / 4),
+                with_size("half_layers_few_heads", 1 / 2, heads=1 / 4),
                 (5.24, 80.6, 82.2, 90.7),
             ),
-            Row(_SIZE, sized("half_layers", 1 / 2), (4.68, 81.9, 84.8, 91.3)),
-            Row(_SIZE, BERT, (3.99, 84.4, 86.7, 92.9)),
-            Row(_SIZE, sized("wide", 1, 4 / 3), (3.54, 85.7, 86.9, 93.3)),
-            Row(_SIZE, sized("double_layers_wide", 2, 4 / 3), (3.23, 86.6, 87.8, 93.7)),
+            PaperRow(_SIZE, with_size("half_layers", 1 / 2), (4.68, 81.9, 84.8, 91.3)),
+            PaperRow(_SIZE, BERT, (3.99, 84.4, 86.7, 92.9)),
+            PaperRow(_SIZE, with_size("wide", 1, 4 / 3), (3.54, 85.7, 86.9, 93.3)),
+            PaperRow(
+                _SIZE,
+                with_size("double_layers_wide", 2, 4 / 3),
+                (3.23, 86.6, 87.8, 93.7),
+            ),
         ),
         note="Sizes are relative to the config; for BERT-Base, they are the paper's. The "
         "heads keep their size, so a width is rounded up to whole heads. The perplexity is "
         "that of the masked words of the held-out text.",
         perplexity=True,
     ),
-    "7": Table(
+    "7": PaperTable(
         "Features for named entities",
         "BERT, table 7 (dev F1 on CoNLL-2003, BERT-Base)",
         ("NER",),
         (
-            Row("Fine-tuned", BERT, (96.4,)),
-            Row("Embeddings", BERT, (91.0,), features("embeddings")),
-            Row("Second-to-last layer", BERT, (95.6,), features("second_to_last")),
-            Row("Last layer", BERT, (94.9,), features("last")),
-            Row(
+            PaperRow("Fine-tuned", BERT, (96.4,)),
+            PaperRow("Embeddings", BERT, (91.0,), features("embeddings")),
+            PaperRow("Second-to-last layer", BERT, (95.6,), features("second_to_last")),
+            PaperRow("Last layer", BERT, (94.9,), features("last")),
+            PaperRow(
                 "Weighted sum of the last four",
                 BERT,
                 (95.9,),
                 features("weighted_sum_last_four"),
             ),
-            Row("Last four, concatenated", BERT, (96.1,), features("concat_last_four")),
-            Row(
+            PaperRow(
+                "Last four, concatenated", BERT, (96.1,), features("concat_last_four")
+            ),
+            PaperRow(
                 "Weighted sum of all layers",
                 BERT,
                 (95.5,),
@@ -179,7 +189,7 @@ _TABLES = {
         ),
         readings=(Reading(kinds=("tags",)),),
     ),
-    "8": Table(
+    "8": PaperTable(
         "Masking",
         "BERT, table 8",
         ("MNLI", "NER fine-tuned", "NER features"),
@@ -196,24 +206,24 @@ _TABLES = {
             Reading("features", features("concat_last_four"), ("tags",)),
         ),
     ),
-    "figure5": Table(
+    "figure5": PaperTable(
         "Number of pre-training steps",
         "BERT, figure 5",
         (),
-        (Row("Masked words", BERT), Row("Left to right", LEFT_TO_RIGHT)),
+        (PaperRow("Masked words", BERT), PaperRow("Left to right", LEFT_TO_RIGHT)),
         note="The paper prints no numbers. It reports that BERT-Base gains almost 1.0 "
         "point of accuracy on MNLI between 500,000 and 1,000,000 steps, and that masked "
         f"words overtake left-to-right almost at once. {_NOT_SAID}",
         steps=(0.2, 0.4, 0.6, 0.8, 1.0),
     ),
-    "directions": Table(
+    "directions": PaperTable(
         "Both sides and two sides",
         "BERT, section 5.1",
         (),
         (
-            Row("Masked words, no NSP", NO_NSP),
-            Row("Left to right", LEFT_TO_RIGHT),
-            Row("Left to right and right to left, side by side", SIDE_BY_SIDE),
+            PaperRow("Masked words, no NSP", NO_NSP),
+            PaperRow("Left to right", LEFT_TO_RIGHT),
+            PaperRow("Left to right and right to left, side by side", SIDE_BY_SIDE),
         ),
         note="The paper prints no numbers. It says that the pair is twice as expensive as "
         "one encoder that sees both sides, and less powerful. Here the two stacks share "
@@ -221,42 +231,45 @@ _TABLES = {
         f"{_NOT_SAID}",
         costs=True,
     ),
-    "masking_rate": Table(
+    "masking_rate": PaperTable(
         "Share of the tokens to predict",
         "Wettig et al., arXiv:2202.08005",
         (),
-        tuple(Row(f"{rate} %", rated(rate)) for rate in (5, 10, 15, 20, 30, 40)),
+        tuple(
+            PaperRow(f"{rate} %", with_masking_rate(rate))
+            for rate in (5, 10, 15, 20, 30, 40)
+        ),
         note="BERT has 15 %. The paper finds 40 % better for models of BERT-Large’s size, "
         "and less for smaller ones; its numbers are of another recipe and are not "
         "repeated here. Rows have as many more or fewer predictions as the rate asks for.",
         scale="the paper: BERT-Large’s size and smaller, with larger batches and fewer "
         "updates",
     ),
-    "roberta1": Table(
+    "roberta1": PaperTable(
         "Static and dynamic masks",
         "RoBERTa, table 1",
         ("SQuAD 2.0", "MNLI-m", "SST-2"),
         (
-            Row("Static", BERT, (78.3, 84.3, 92.5)),
-            Row("Dynamic", DYNAMIC, (78.7, 84.0, 92.9)),
+            PaperRow("Static", BERT, (78.3, 84.3, 92.5)),
+            PaperRow("Dynamic", DYNAMIC, (78.7, 84.0, 92.9)),
         ),
         note="Static masks differ between the passes over the text (--dupe_factor).",
         scale=_ROBERTA_SCALE,
     ),
-    "roberta2": Table(
+    "roberta2": PaperTable(
         "Rows of records",
         "RoBERTa, table 2",
         ("SQuAD 1.1", "SQuAD 2.0", "MNLI-m", "SST-2", "RACE"),
         (
-            Row("Pairs of spans, NSP", DYNAMIC, (90.4, 78.7, 84.0, 92.9, 64.2)),
-            Row(
+            PaperRow("Pairs of spans, NSP", DYNAMIC, (90.4, 78.7, 84.0, 92.9, 64.2)),
+            PaperRow(
                 "Full sentences",
-                packed("full_sentences"),
+                with_instances("full_sentences"),
                 (90.4, 79.1, 84.7, 92.5, 64.8),
             ),
-            Row(
+            PaperRow(
                 "Sentences of one document",
-                packed("doc_sentences"),
+                with_instances("doc_sentences"),
                 (90.6, 79.7, 84.7, 92.7, 65.6),
             ),
         ),
@@ -264,35 +277,37 @@ _TABLES = {
         "Batches have the same number of rows, not of tokens.",
         scale=_ROBERTA_SCALE,
     ),
-    "electra": Table(
+    "electra": PaperTable(
         "Masked words and replaced tokens",
         "ELECTRA, table 1 (mean of GLUE's dev sets)",
         ("GLUE, small", "GLUE, base"),
         (
-            Row(
+            PaperRow(
                 "Masked words", electra("electra_masked_lm", "masked_lm"), (75.1, 82.2)
             ),
-            Row("Replaced tokens", electra("electra", "replaced_tokens"), (79.9, 85.1)),
+            PaperRow(
+                "Replaced tokens", electra("electra", "replaced_tokens"), (79.9, 85.1)
+            ),
         ),
         note="Both have the same encoder, rows and number of updates. The generator makes "
         "an update longer.",
         scale="the paper: small has 12 layers of 256 and a million updates of 128 rows of "
         "128 tokens, base 12 layers of 768 and 766,000 updates of 256 rows of 512",
     ),
-    "family": Table(
+    "family": PaperTable(
         "What BERT is compared with",
         "no paper has this table",
         (),
         (
-            Row("BERT", BERT),
-            Row("No NSP", NO_NSP),
-            Row("Left-to-right, no NSP", LEFT_TO_RIGHT),
-            Row("ELMo, frozen, + BiLSTM", ELMO, (), features("mix")),
-            Row("GPT", GPT),
-            Row("ELECTRA", ELECTRA),
-            Row("ALBERT", ALBERT),
-            Row("T5, its encoder", T5),
-            Row("XLNet", XLNET),
+            PaperRow("BERT", BERT),
+            PaperRow("No NSP", NO_NSP),
+            PaperRow("Left-to-right, no NSP", LEFT_TO_RIGHT),
+            PaperRow("ELMo, frozen, + BiLSTM", ELMO, (), features("mix")),
+            PaperRow("GPT", GPT),
+            PaperRow("ELECTRA", ELECTRA),
+            PaperRow("ALBERT", ALBERT),
+            PaperRow("T5, its encoder", T5),
+            PaperRow("XLNet", XLNET),
         ),
         readings=(Reading(), Reading("same time", same_time=True)),
         note="All have the layers, width, text and vocabulary of the config, and the same "
@@ -309,7 +324,7 @@ _TABLES = {
 }
 
 # A row that says what pre-training is worth.
-_BASELINE = Row("Not pre-trained", NOT_PRETRAINED)
+_BASELINE = PaperRow("Not pre-trained", NOT_PRETRAINED)
 TABLES = {
     name: table._replace(rows=(*table.rows, _BASELINE))
     for name, table in _TABLES.items()

@@ -13,9 +13,9 @@ from modeling import layers
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.table import config_from_dict, make_encoder
 from recipes.comparisons.cells import PEAK_MEMORY, SPEED, Cell, output_of
-from recipes.comparisons.fine_tunings import Task
+from recipes.comparisons.fine_tunings import DownstreamTask
 from recipes.comparisons.options import Options
-from recipes.comparisons.paper_tables import TABLES, Reading, Row, Table
+from recipes.comparisons.paper_tables import TABLES, PaperRow, PaperTable, Reading
 from recipes.comparisons.variants import Head, Variant
 
 _RECORDS = "records.tfrecord"
@@ -105,7 +105,7 @@ class Planner:
         self,
         flags: Options,
         config: EncoderConfig,
-        tasks: Sequence[Task],
+        tasks: Sequence[DownstreamTask],
         sources: Sources,
         finished: Mapping[str, Mapping],
     ):
@@ -174,7 +174,7 @@ class Planner:
 
     # --- Tables ----------------------------------------------------------------------
 
-    def _of_pretraining(self, table: Table) -> Iterator[Column]:
+    def _of_pretraining(self, table: PaperTable) -> Iterator[Column]:
         """The columns that do not depend on a task."""
         variants = [row.variant for row in table.rows]
         seeds, length = self._flags.seeds, self._flags.max_seq_length
@@ -197,7 +197,12 @@ class Planner:
             yield column("memory", PEAK_MEMORY, 1e-9)
 
     def _fine_tunings(
-        self, table: Table, row: Row, reading: Reading, task: Task, seed: int
+        self,
+        table: PaperTable,
+        row: PaperRow,
+        reading: Reading,
+        task: DownstreamTask,
+        seed: int,
     ) -> Iterator[tuple[int, Cell]]:
         """A row's runs for a task, with the updates of the encoders they start from."""
         head = reading.head if reading.head.name else row.head
@@ -207,7 +212,7 @@ class Planner:
         if updates is None:
             self._is_whole = False
             return
-        self._configs[row.variant.name] = self._changed(row.variant)
+        self._configs[row.variant.name] = self._config_of(row.variant)
         start = None
         if row.variant.is_pretrained:
             start = self._pretraining(row.variant, seed, updates)
@@ -220,7 +225,9 @@ class Planner:
                     ),
                 )
 
-    def _updates(self, table: Table, variant: Variant, reading: Reading) -> int | None:
+    def _updates(
+        self, table: PaperTable, variant: Variant, reading: Reading
+    ) -> int | None:
         """How many a variant is pre-trained for; None as long as that is not known."""
         if not reading.same_time or not variant.is_pretrained:
             return self._flags.num_train_steps
@@ -330,7 +337,7 @@ class Planner:
         rate = variant.records.get("masked_lm_prob", _MASKING_RATE)
         return math.ceil(self._flags.max_predictions_per_seq * rate / _MASKING_RATE)
 
-    def _changed(self, variant: Variant) -> EncoderConfig:
+    def _config_of(self, variant: Variant) -> EncoderConfig:
         changes = dict(variant.changes(self._config))
         if variant.writes:
             changes["eos_token_id"] = self._sources.end_id
@@ -350,7 +357,7 @@ class Planner:
         start: Cell | None,
         updates: int,
         head: Head,
-        task: Task,
+        task: DownstreamTask,
         seed: int,
         trial: int,
         step: int,
@@ -417,7 +424,7 @@ def split_flags(flag: str, value: str) -> list[str]:
     return words
 
 
-def _column(table: Table, reading: Reading, task: Task, runs) -> Column:
+def _column(table: PaperTable, reading: Reading, task: DownstreamTask, runs) -> Column:
     def value(names=()):
         return Value(tuple(names), task.metric, task.factor)
 

@@ -14,7 +14,7 @@ from errors import UserError
 from files import json_files, local
 from recipes.comparisons import page, submission
 from recipes.comparisons.cells import OUTPUT
-from recipes.comparisons.suite_plan import Plan, cell_name
+from recipes.comparisons.suite_plan import SuitePlan, cell_name
 from text import report_page
 
 JSON, PAGE = "suite.json", "suite.html"
@@ -26,7 +26,7 @@ _INTRODUCTION = (
 )
 
 
-class Column(NamedTuple):
+class ScoreColumn(NamedTuple):
     """A column.
 
     Attributes:
@@ -42,7 +42,7 @@ class Column(NamedTuple):
     factor: float = 100.0
 
 
-class Table(NamedTuple):
+class ScoreTable(NamedTuple):
     """A table of the paper.
 
     Attributes:
@@ -54,27 +54,27 @@ class Table(NamedTuple):
 
     title: str
     paper: str
-    columns: tuple[Column, ...]
+    columns: tuple[ScoreColumn, ...]
     published: Mapping[str, tuple[float | None, ...]]
-    averages: Mapping[str, tuple[tuple[Column, ...], ...]] = {}
+    averages: Mapping[str, tuple[tuple[ScoreColumn, ...], ...]] = {}
 
 
 _GLUE = (
-    Column("MNLI-m", "MNLI", "eval_accuracy"),
-    Column("MNLI-mm", "MNLI", "eval_dev_mismatched_accuracy"),
-    Column("QQP, F1", "QQP", "eval_f1"),
-    Column("QNLI", "QNLI", "eval_accuracy"),
-    Column("SST-2", "SST-2", "eval_accuracy"),
-    Column("CoLA, Matthews", "CoLA", "eval_matthews"),
-    Column("STS-B, Spearman", "STS-B", "eval_spearman"),
-    Column("MRPC, F1", "MRPC", "eval_f1"),
-    Column("RTE", "RTE", "eval_accuracy"),
+    ScoreColumn("MNLI-m", "MNLI", "eval_accuracy"),
+    ScoreColumn("MNLI-mm", "MNLI", "eval_dev_mismatched_accuracy"),
+    ScoreColumn("QQP, F1", "QQP", "eval_f1"),
+    ScoreColumn("QNLI", "QNLI", "eval_accuracy"),
+    ScoreColumn("SST-2", "SST-2", "eval_accuracy"),
+    ScoreColumn("CoLA, Matthews", "CoLA", "eval_matthews"),
+    ScoreColumn("STS-B, Spearman", "STS-B", "eval_spearman"),
+    ScoreColumn("MRPC, F1", "MRPC", "eval_f1"),
+    ScoreColumn("RTE", "RTE", "eval_accuracy"),
 )
 # What the server averages: a number for each task, from all scores that it has for it.
 _MORE_OF_SERVER = (
-    Column("", "QQP", "eval_accuracy"),
-    Column("", "STS-B", "eval_pearson"),
-    Column("", "MRPC", "eval_accuracy"),
+    ScoreColumn("", "QQP", "eval_accuracy"),
+    ScoreColumn("", "STS-B", "eval_pearson"),
+    ScoreColumn("", "MRPC", "eval_accuracy"),
 )
 _SERVER = tuple(
     tuple(c for c in (*_GLUE, *_MORE_OF_SERVER) if c.task == task)
@@ -82,7 +82,7 @@ _SERVER = tuple(
 )
 
 TABLES = (
-    Table(
+    ScoreTable(
         "GLUE",
         "table 1; the paper’s are on the test sets",
         _GLUE,
@@ -93,41 +93,41 @@ TABLES = (
         },
         {"average": tuple((column,) for column in _GLUE), "as the server": _SERVER},
     ),
-    Table(
+    ScoreTable(
         "SQuAD 1.1",
         "table 2, dev",
         (
-            Column("EM", "SQuAD", "eval_exact", 1.0),
-            Column("F1", "SQuAD", "eval_f1", 1.0),
+            ScoreColumn("EM", "SQuAD", "eval_exact", 1.0),
+            ScoreColumn("F1", "SQuAD", "eval_f1", 1.0),
         ),
         {"BERT-Base": (80.8, 88.5), "BERT-Large": (84.1, 90.9)},
     ),
-    Table(
+    ScoreTable(
         "SQuAD 2.0",
         "table 3, dev",
         (
-            Column("EM", "SQuAD2", "eval_best_exact", 1.0),
-            Column("F1", "SQuAD2", "eval_best_f1", 1.0),
+            ScoreColumn("EM", "SQuAD2", "eval_best_exact", 1.0),
+            ScoreColumn("F1", "SQuAD2", "eval_best_f1", 1.0),
         ),
         {"BERT-Large": (78.7, 81.9)},
     ),
-    Table(
+    ScoreTable(
         "SWAG",
         "table 4, dev",
-        (Column("accuracy", "SWAG", "eval_accuracy"),),
+        (ScoreColumn("accuracy", "SWAG", "eval_accuracy"),),
         {"BERT-Base": (81.6,), "BERT-Large": (86.6,)},
     ),
 )
 
 
-class Results:
+class SuiteResults:
     """The scores of finished cells, and what is made of them.
 
     Args:
         root: the suite's folder.
     """
 
-    def __init__(self, root: str, planned: Plan):
+    def __init__(self, root: str, planned: SuitePlan):
         self._root, self._plan = root, planned
         self.cells: dict[str, dict] = {}
 
@@ -158,14 +158,14 @@ class Results:
             if any(column.task in self._plan.tasks for column in table.columns):
                 yield table
         others = tuple(
-            Column(title, title, task.metric, task.factor)
+            ScoreColumn(title, title, task.metric, task.factor)
             for title, task in self._plan.tasks.items()
             if title not in shown
         )
         if others:
-            yield Table("Other tasks", "not in the paper", others, {})
+            yield ScoreTable("Other tasks", "not in the paper", others, {})
 
-    def _table(self, table: Table) -> dict:
+    def _table(self, table: ScoreTable) -> dict:
         columns = [c for c in table.columns if c.task in self._plan.tasks]
         rows = []
         for model in self._plan.models:
@@ -186,14 +186,14 @@ class Results:
             "published": published,
         }
 
-    def _score(self, model: str, column: Column) -> dict:
+    def _score(self, model: str, column: ScoreColumn) -> dict:
         cell = cell_name(model, column.task)
         if cell not in self.cells:
             return page.summary([], 1)
         runs, planned = self._runs(cell, column.metric)
         return page.summary([score * column.factor for score in runs], planned)
 
-    def _average(self, model: str, tasks: tuple[tuple[Column, ...], ...]) -> dict:
+    def _average(self, model: str, tasks: tuple[tuple[ScoreColumn, ...], ...]) -> dict:
         """A mean over tasks, once all of them have a number."""
         means = [
             [self._score(model, column)["mean"] for column in of_task]

@@ -14,7 +14,7 @@ from files import hub, local
 from modeling.architectures.config import EncoderConfig
 from recipes.comparisons import fine_tunings
 from recipes.comparisons.cells import Cell, last_values, output_of
-from recipes.comparisons.fine_tunings import Task
+from recipes.comparisons.fine_tunings import DownstreamTask
 from recipes.comparisons.plan import split_flags
 from text.tasks import glue
 
@@ -69,7 +69,7 @@ class SuiteFlags(Protocol):
     ner_flags: str
 
 
-class Plan(NamedTuple):
+class SuitePlan(NamedTuple):
     """What to run.
 
     Attributes:
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
 
     cells: tuple[Cell, ...]
     models: tuple[str, ...]
-    tasks: Mapping[str, Task]
+    tasks: Mapping[str, DownstreamTask]
     configs: Mapping[str, EncoderConfig]
     facts: Mapping[str, str]
 
@@ -91,7 +91,7 @@ def cell_name(model: str, task: str) -> str:
     return f"{model}/{task.lower().replace('/', '_')}"
 
 
-def plan(flags: SuiteFlags) -> Plan:
+def plan(flags: SuiteFlags) -> SuitePlan:
     """Plans the cells.
 
     Raises:
@@ -116,10 +116,12 @@ def plan(flags: SuiteFlags) -> Plan:
     for model, start in starts.items():
         made += _of_model(flags, model, start, tasks, diagnostic)
     facts = _facts(flags, tasks, made)
-    return Plan(tuple(made), tuple(starts), tasks, configs, facts)
+    return SuitePlan(tuple(made), tuple(starts), tasks, configs, facts)
 
 
-def _tasks(flags: SuiteFlags, problems: list[str]) -> tuple[dict[str, Task], str]:
+def _tasks(
+    flags: SuiteFlags, problems: list[str]
+) -> tuple[dict[str, DownstreamTask], str]:
     """The tasks by title, MNLI first, and the folder of AX."""
     of_glue = {}
     if flags.glue_dir and not os.path.isdir(flags.glue_dir):
@@ -164,7 +166,7 @@ def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
     """Flags that name each model, by a name for its row."""
     starts = {}
     for path in flags.init_checkpoint:
-        name = re.sub(r"[^\w.-]+", "_", _called(path)) or "model"
+        name = re.sub(r"[^\w.-]+", "_", _name_of(path)) or "model"
         if name in (*starts, NOT_PRETRAINED):
             problems.append(
                 f"--init_checkpoint: two models are named {name}; rename a folder"
@@ -185,7 +187,7 @@ def _starts(flags: SuiteFlags, problems: list[str]) -> dict[str, dict]:
     return starts
 
 
-def _called(path):
+def _name_of(path):
     if hub.is_address(path):
         return path.removeprefix(hub.PREFIX)
     if os.path.isdir(path):
@@ -208,7 +210,7 @@ def config_file(model: str) -> str:
     return f"configs/{model}.json"
 
 
-def write_configs(root: str, planned: Plan) -> None:
+def write_configs(root: str, planned: SuitePlan) -> None:
     """Writes the configs of models that have no files."""
     for name, config in planned.configs.items():
         path = os.path.join(root, config_file(name))
@@ -266,7 +268,7 @@ def _cell(flags: SuiteFlags, name, task, task_flags, **attributes) -> Cell:
     return Cell(name, task.script, tuple(words), kind, passed=(passed,), **attributes)
 
 
-def _has_test(task: Task) -> bool:
+def _has_test(task: DownstreamTask) -> bool:
     """Whether the folder has the test sets of a task of GLUE."""
     data = glue.TASKS.get(task.flags.get("task_name"))
     folder = task.flags.get("data_dir", "")

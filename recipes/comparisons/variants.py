@@ -68,7 +68,7 @@ DYNAMIC = Variant("dynamic_masks", _UNMASKED)
 NOT_PRETRAINED = Variant("not_pretrained", pretraining=None)
 
 
-def packed(instances):
+def with_instances(instances):
     """Rows of one kind, without next sentences."""
     records = _UNMASKED | {"instances": instances, "dupe_factor": 1}
     return Variant(instances, records, {"objective": "masked_lm"})
@@ -76,7 +76,7 @@ def packed(instances):
 
 def electra(name, objective):
     """Any objective, with ELECTRA's rows and encoder."""
-    return packed("electra")._replace(
+    return with_instances("electra")._replace(
         name=name,
         pretraining={"objective": objective},
         changes=lambda config: {
@@ -86,7 +86,7 @@ def electra(name, objective):
     )
 
 
-def masked(mask, keep, random):
+def with_mask_shares(mask, keep, random):
     """The variant with these percentages; the release's is BERT itself."""
     if (mask, keep, random) == (80, 10, 10):
         return BERT
@@ -97,7 +97,7 @@ def masked(mask, keep, random):
     )
 
 
-def rated(percent):
+def with_masking_rate(percent):
     """Without next sentences, with this share of the tokens to predict."""
     if percent == 15:
         return NO_NSP
@@ -106,7 +106,7 @@ def rated(percent):
     )
 
 
-def sized(name: str, layers: float, wider: float = 1.0, heads: float = 1.0):
+def with_size(name: str, layers: float, wider: float = 1.0, heads: float = 1.0):
     """A size relative to a config's.
 
     Args:

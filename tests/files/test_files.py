@@ -69,7 +69,7 @@ def test_a_process_that_nobody_has_waited_for_has_ended(tmp_path):
 HOLD = """
 import sys
 from files import local
-with local.locked(sys.argv[1], shared=sys.argv[2] == "shared"):
+with local.hold_lock(sys.argv[1], shared=sys.argv[2] == "shared"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -96,11 +96,11 @@ def test_a_second_writer_is_told_who_has_it(tmp_path):
     path = tmp_path / "a"
     first = hold(path)
     with pytest.raises(UserError, match=f"process {first.pid} on {local.host()}"):
-        local.locked(str(path)).__enter__()
-    with local.locked(str(tmp_path / "b")):
+        local.hold_lock(str(path)).__enter__()
+    with local.hold_lock(str(tmp_path / "b")):
         pass
     end(first)
-    with local.locked(str(path)):
+    with local.hold_lock(str(path)):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -109,7 +109,7 @@ def test_a_killed_holder_is_no_hindrance(tmp_path):
     first = hold(tmp_path / "a")
     first.kill()
     first.communicate()
-    with local.locked(str(tmp_path / "a")):
+    with local.hold_lock(str(tmp_path / "a")):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +125,7 @@ def test_a_lock_is_taken_neither_through_a_link_nor_through_a_pipe(tmp_path):
     ):
         make()
         with pytest.raises(UserError, match="is for a lock, but|is not one; move it"):
-            with local.locked(str(tmp_path / "a"), shared=shared):
+            with local.hold_lock(str(tmp_path / "a"), shared=shared):
                 pass
         lock.unlink()
     assert precious.read_text() == "precious" and not (tmp_path / "new").exists()
@@ -133,7 +133,7 @@ def test_a_lock_is_taken_neither_through_a_link_nor_through_a_pipe(tmp_path):
 
 def test_the_lock_of_another_process_is_not_removed(tmp_path):
     path = tmp_path / "a"
-    with local.locked(str(path)):
+    with local.hold_lock(str(path)):
         (tmp_path / ".a~bert~lock").unlink()  # by someone who cleans up
         second = hold(path)
     assert (tmp_path / ".a~bert~lock").exists()
@@ -144,13 +144,13 @@ def test_readers_share_and_keep_writers_out(tmp_path):
     path = tmp_path / "a"
     first, second = hold(path, "shared"), hold(path, "shared")
     with pytest.raises(UserError, match="in use by process"):
-        local.locked(str(path)).__enter__()
+        local.hold_lock(str(path)).__enter__()
     end(first)
     with pytest.raises(UserError, match="in use by process"):
-        local.locked(str(path)).__enter__()
+        local.hold_lock(str(path)).__enter__()
     end(second)
-    with local.locked(str(path)), pytest.raises(UserError, match=str(os.getpid())):
-        local.locked(str(path), shared=True).__enter__()
+    with local.hold_lock(str(path)), pytest.raises(UserError, match=str(os.getpid())):
+        local.hold_lock(str(path), shared=True).__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,7 +159,7 @@ def test_who_ended_is_not_named_as_a_holder(tmp_path):
     first, second = hold(path, "shared"), hold(path, "shared")
     end(second)
     with pytest.raises(UserError, match=f"process {first.pid} on"):
-        local.locked(str(path)).__enter__()
+        local.hold_lock(str(path)).__enter__()
     end(first)
 
 
@@ -191,7 +191,7 @@ def _count(path, number):
     for _ in range(number):
         while True:
             try:
-                with local.locked(path):
+                with local.hold_lock(path):
                     with open(f"{path}.count") as file:
                         count = int(file.read())
                     with open(f"{path}.count", "w") as file:
@@ -225,6 +225,6 @@ def test_a_file_system_without_locks_is_said_to_have_none(
         raise OSError(local.errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(local.fcntl, "flock", no_locks)
-    with local.locked(str(tmp_path / "a")):
+    with local.hold_lock(str(tmp_path / "a")):
         pass
     assert "this file system has no locks" in capsys.readouterr().err

@@ -9,4 +9,4 @@ from files import sources
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null"])
 def test_a_device_which_may_have_no_end_is_refused(path):
     with pytest.raises(UserError, match=f"^{path}: is a device; name a file$"):
-        sources.opened(path)
+        sources.open_file(path)

@@ -26,7 +26,7 @@ def gradients_of(config, length, is_whole, seed=(1, 2)):
 
     @tf.function(autograph=False)
     def compute(seed):
-        with fusion.whole_program(is_whole), custom_gradients.written_out():
+        with fusion.whole_program(is_whole), custom_gradients.use_gradients():
             trained = [v.value for v in encoder.trainable_variables]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(trained)

@@ -23,14 +23,16 @@ BATCH = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
+@pytest.mark.parametrize(
+    "compile", [None, compiler.compile_function], ids=["plain", "fused"]
+)
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
 def test_a_network_has_the_same_gradients_either_way(hidden_act, compile):
     objective = sentence_pairs.MaskedLMNextSentence()
     model = objective.network(tiny.config(hidden_act=hidden_act), seed=0)
     found = []
-    for context in (contextlib.nullcontext, custom_gradients.written_out):
-        with fusion.compiled_by(compile), context(), tf.GradientTape() as tape:
+    for context in (contextlib.nullcontext, custom_gradients.use_gradients):
+        with fusion.fuse_with(compile), context(), tf.GradientTape() as tape:
             outputs = model(BATCH, dropouts=layers.Dropouts([1, 2]))
             pairs = objective.losses(BATCH, outputs)
             loss = sum(total for total, _ in pairs.values())
@@ -43,7 +45,7 @@ def test_a_network_has_the_same_gradients_either_way(hidden_act, compile):
 
 
 def test_only_where_they_are_asked_for():
-    @custom_gradients.written
+    @custom_gradients.with_gradient
     def twice(x):
         return 2.0 * x, lambda upstream: 100.0 * upstream
 
@@ -55,7 +57,7 @@ def test_only_where_they_are_asked_for():
         return float(tape.gradient(y, x))
 
     assert gradient() == 2.0
-    with pytest.raises(ZeroDivisionError), custom_gradients.written_out():
+    with pytest.raises(ZeroDivisionError), custom_gradients.use_gradients():
         assert custom_gradients.are_written_out() and gradient() == 100.0
         raise ZeroDivisionError
     assert gradient() == 2.0 and not custom_gradients.are_written_out()

@@ -19,7 +19,7 @@ def normal(*shape, dtype="float32"):
 
 
 def with_gradients(function, *given):
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         tape.watch(given)
         result = function(*given)
         first = result[0] if isinstance(result, tuple) else result
@@ -73,9 +73,9 @@ def test_compiled_chains_equal_single_operations(name, dtype):
 
     def counting(function):
         calls.append(function)
-        return compiler.compiled(function)
+        return compiler.compile_function(function)
 
-    with fusion.compiled_by(counting):
+    with fusion.fuse_with(counting):
         found = with_gradients(function, *given)
     assert calls
     tolerance = 3e-6 if dtype == "float32" else 2e-2
@@ -92,7 +92,9 @@ def test_compiled_chains_equal_single_operations(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
+@pytest.mark.parametrize(
+    "compile", [None, compiler.compile_function], ids=["plain", "fused"]
+)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("center", [True, False])
 def test_layer_norm_and_its_gradients_equal_keras(compile, dtype, center):
@@ -108,8 +110,8 @@ def test_layer_norm_and_its_gradients_equal_keras(compile, dtype, center):
         one.build(x.shape)
         one.set_weights(values)
         with (
-            fusion.compiled_by(compile),
-            custom_gradients.written_out(),
+            fusion.fuse_with(compile),
+            custom_gradients.use_gradients(),
             tf.GradientTape() as tape,
         ):
             tape.watch(x)
@@ -128,7 +130,7 @@ def test_layer_norm_and_its_gradients_equal_keras(compile, dtype, center):
 def test_cross_entropy_and_its_gradient_equal_keras(scale):
     logits = scale * normal(6, 50)
     labels, weights = np.array([0, 1, 2, 3, 4, 49]), np.float32([1, 1, 0, 0.5, 2, 1])
-    with custom_gradients.written_out(), tf.GradientTape(persistent=True) as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape(persistent=True) as tape:
         tape.watch(logits)
         ours, weight = losses.cross_entropy(logits, labels, weights)
         entropy = keras.ops.sparse_categorical_crossentropy(
@@ -169,6 +171,6 @@ def test_small_models_and_gpus_are_not_compiled(monkeypatch):
         return sentence_pairs.PretrainingModel(config)
 
     assert compiler.for_model(network(100)) is None
-    assert compiler.for_model(network(48_000)) is compiler.compiled
+    assert compiler.for_model(network(48_000)) is compiler.compile_function
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
     assert compiler.for_model(network(48_000)) is None

@@ -172,7 +172,7 @@ def erf_reference(x):
 )
 def test_gelu_and_its_slope_equal_float64(name, reference):
     x = tf.constant(POINTS, "float32")
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         tape.watch(x)
         y = layers.activation(name)(x)
     np.testing.assert_allclose(y, [reference(p) for p in POINTS], rtol=2e-6, atol=2e-7)
@@ -190,7 +190,7 @@ def test_the_two_gelus_differ():
 
 def test_gelu_keeps_the_dtype():
     x = tf.constant([1.0], "bfloat16")
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         tape.watch(x)
         y = layers.gelu_tanh(x)
     assert (y.dtype, tape.gradient(y, x).dtype) == ("bfloat16", "bfloat16")
@@ -255,7 +255,7 @@ def test_recomputed_layers_give_the_same_gradients_and_later_masks(dtype):
     @tf.function
     def gradients(recompute):
         dropouts = layers.Dropouts([1, 2], recompute)
-        with custom_gradients.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             outputs = model(batch, dropouts=dropouts)
             pairs = objective.losses(batch, outputs)
             loss = sum(total / weight for total, weight in pairs.values())
@@ -386,7 +386,7 @@ def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
 
 def gradients(model, batch, seed):
     objective = sentence_pairs.MaskedLMNextSentence()
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
         outputs = model(batch, **dropouts)
         pairs = objective.losses(batch, outputs)

@@ -71,7 +71,7 @@ def digest(strategy, size, updates, *, dtype="float32", accumulation=1, xla=Fals
         max_position_embeddings=512,
     )
     objective = sentence_pairs.MaskedLMNextSentence()
-    settings = loop.Settings(
+    settings = loop.LoopSettings(
         num_train_steps=1000,
         num_warmup_steps=4,
         learning_rate=1e-3,

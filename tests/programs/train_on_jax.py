@@ -68,7 +68,7 @@ attention._FEWEST = 1
 def gradients(values, recompute, is_whole):
     @jax.grad
     def of(values):
-        with custom_gradients.written_out():
+        with custom_gradients.use_gradients():
             outputs, _ = model.stateless_call(
                 values,
                 fixed(model),
@@ -103,7 +103,7 @@ trained = model.trainable_variables
 
 
 def loss(values, batch):
-    with custom_gradients.written_out():
+    with custom_gradients.use_gradients():
         outputs, _ = model.stateless_call(values, fixed(model), batch)
         pairs = objective.losses(batch, outputs)
     return sum(losses.mean(*x) for x in pairs.values())

@@ -55,7 +55,7 @@ KINDS = {
 def train(strategy, kind, data, accumulation_steps=1, xla=False, recompute=False):
     """Values by name: final variables, every update's report, an evaluation."""
     objective, config = kind.make(), kind.config
-    settings = loop.Settings(
+    settings = loop.LoopSettings(
         num_train_steps=5,
         num_warmup_steps=2,
         learning_rate=1e-3,
@@ -93,7 +93,7 @@ def differences_by_dropout(strategy, kind, data):
     """How far two replicas, and two updates, are apart on the same records."""
     objective = kind.make()
     config = dataclasses.replace(kind.config, hidden_dropout_prob=0.1)
-    settings = loop.Settings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
+    settings = loop.LoopSettings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
     trainer = loop.Trainer(
         strategy,
         lambda: objective.network(config, seed=1),

@@ -56,7 +56,7 @@ def cell(name, what="1", needs=(), **changes):
 
 
 def run(root, plan_cells, number=1):
-    known = {c.name: done for c in plan_cells if (done := cells.finished(root, c))}
+    known = {c.name: done for c in plan_cells if (done := cells.result_of(root, c))}
     found = {}
     runner = cells.Runner(
         str(root), number, lambda c, done: found.update({c.name: done["results"]})
@@ -90,7 +90,7 @@ def test_cells_run_once_after_those_that_they_need(root, capfd, number):
 def test_other_flags_than_those_of_a_finished_cell_are_refused(root):
     run(root, [cell("a")])
     with pytest.raises(UserError, match="was run with other flags .1, 2."):
-        cells.finished(str(root), cell("a", "2"))
+        cells.result_of(str(root), cell("a", "2"))
 
 
 def test_a_failure_stops_only_what_needs_it(root, capfd):
@@ -121,7 +121,7 @@ def test_a_folder_may_be_spelled_in_another_way_and_moved(root, monkeypatch):
     run(root, [cell("a")])
     monkeypatch.chdir(root.parent)
     root.rename(root.parent / "moved")
-    assert cells.finished("moved/", cell("a"))["results"] == {"eval_f1": 1}
+    assert cells.result_of("moved/", cell("a"))["results"] == {"eval_f1": 1}
     command = cell("a").command("moved/")
     assert command[2] == str(root.parent / "moved" / "a" / "output")
 
@@ -130,7 +130,7 @@ def test_a_damaged_file_is_named(root):
     run(root, [cell("a")])
     (root / "a" / "cell.json").write_text("{}")
     with pytest.raises(UserError, match="a/cell.json: damaged .*; delete it"):
-        cells.finished(str(root), cell("a"))
+        cells.result_of(str(root), cell("a"))
 
 
 def test_flags_that_a_script_refuses_are_found_before_anything_runs(root):

@@ -36,7 +36,7 @@ def tokenizer(request):
 
 def replaced(text, words, numbers, by):
     change = rewriting.Change({n: 0.5 for n in numbers}, (0, len(words)))
-    return rewriting.rewritten(text, words, change, {n: ["-", by] for n in numbers})
+    return rewriting.rewrite(text, words, change, {n: ["-", by] for n in numbers})
 
 
 def test_only_words_change_and_every_piece_is_in_one(tokenizer):
@@ -140,15 +140,15 @@ def test_an_ngram_is_cut_out_with_what_is_between_its_words():
     text = "a b,c d e f g h"
     words = [w._replace(replaceable=True) for w in WORDS]
     change = rewriting.Change({2: 0.0}, (1, 4))
-    assert rewriting.rewritten(text, words, change, {2: ["x"]}) == "b,x d"
+    assert rewriting.rewrite(text, words, change, {2: ["x"]}) == "b,x d"
     assert rewriting.draw((1,), [], 1.0, 1.0) == ({}, (0, 0))
-    assert rewriting.rewritten(" ", [], rewriting.Change({}, (0, 0)), {}) == " "
+    assert rewriting.rewrite(" ", [], rewriting.Change({}, (0, 0)), {}) == " "
 
 
 def test_a_row_has_one_mask_for_a_word_and_then_the_whole_text(tokenizer):
     vocabulary = tokenizer.vocabulary
     word = rewriting.Word(0, 0, 2, 5, True)
-    ids, segments, position = rewriting.masked(
+    ids, segments, position = rewriting.mask_word(
         [11, 12, 13, 14, 15, 16], word, vocabulary, 32
     )
     cls, sep, mask = vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id
@@ -163,7 +163,7 @@ def test_of_a_long_text_the_part_around_the_word_is_read(tokenizer, place):
     vocabulary = tokenizer.vocabulary
     word = rewriting.Word(0, 0, place, place + 1, True)
     long = list(range(100, 200))
-    ids, segments, position = rewriting.masked(long, word, vocabulary, 24)
+    ids, segments, position = rewriting.mask_word(long, word, vocabulary, 24)
     assert len(ids) == len(segments) <= 24 and ids[position] == vocabulary.mask_id
     size = (24 - vocabulary.num_special_tokens) // 2
     shown = ids[-1 - size : -1]
@@ -182,6 +182,6 @@ def test_a_word_to_replace_is_where_it_is_said_to_be_with_cls_last():
     vocabulary = tokenizer.vocabulary
     ids, words = rewriting.split(tokenizer, "The statement is short.")
     word = words[2]
-    row, segments, position = rewriting.masked(ids, word, vocabulary, 40)
+    row, segments, position = rewriting.mask_word(ids, word, vocabulary, 40)
     assert row[position] == vocabulary.mask_id and row[-2:] == [4, 3]
     assert segments[-1] == 2

@@ -208,7 +208,7 @@ def _finish(results, cell, scores):
 
 
 def test_scores_are_means_over_the_seeds_of_the_best_setting(folder):
-    results = suite_page.Results("out", suite_plan.plan(given()))
+    results = suite_page.SuiteResults("out", suite_plan.plan(given()))
     _finish(results, "small/mrpc", {"eval_f1": 0.9, "eval_accuracy": 0.8})
     output = folder / "out/small/mrpc/output"
     output.mkdir(parents=True)
@@ -236,7 +236,7 @@ def test_scores_are_means_over_the_seeds_of_the_best_setting(folder):
 
 
 def test_averages_are_the_papers_and_the_servers(folder):
-    results = suite_page.Results("out", suite_plan.plan(given()))
+    results = suite_page.SuiteResults("out", suite_plan.plan(given()))
     # Of the 2018 release's smallest model, and the accuracies and correlations that its
     # README has beside them.
     numbers = {

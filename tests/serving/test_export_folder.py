@@ -94,7 +94,7 @@ def test_a_process_that_exports_is_left_alone(tmp_path):
     running.mkdir()
     replace(final, "first")
     assert running.exists()
-    with local.locked(str(final)):
+    with local.hold_lock(str(final)):
         with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
             replace(final, "second")
         final.rename(left_by_a_killed_process(final))

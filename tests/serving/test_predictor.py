@@ -281,7 +281,7 @@ def leave_out(*names):
 
     def spoil(copy):
         known = json.loads((copy / "export.json").read_text())
-        known = checksums.sealed({k: v for k, v in known.items() if k not in names})
+        known = checksums.seal({k: v for k, v in known.items() if k not in names})
         known = {k: v for k, v in known.items() if k not in names}
         (copy / "export.json").write_text(json.dumps(known))
 

@@ -27,7 +27,7 @@ _FILE_MAGIC = b"ARROW1"
 _END_BYTES = 8  # of what ends a stream
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """How many rows, and their size in bytes of any kind."""
 
     rows: int
@@ -47,12 +47,14 @@ class ParquetTable:
         file = parquet.ParquetFile(source)
         self._metadata, self.schema = file.metadata, file.schema_arrow
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-        self.groups = [Group(group.num_rows, group.total_byte_size) for group in groups]
+        self.groups = [
+            RowGroup(group.num_rows, group.total_byte_size) for group in groups
+        ]
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, path: str) -> Iterator["ParquetTable"]:
-        with sources.opened(path) as source:
+    def open(cls, path: str) -> Iterator["ParquetTable"]:
+        with sources.open_file(path) as source:
             yield cls(path, source)
 
     def batches(self, start: int, stop: int, column: str) -> Iterator[pyarrow.Array]:
@@ -111,8 +113,8 @@ class StreamTable:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, path: str) -> Iterator["StreamTable"]:
-        with _opened(path) as file:
+    def open(cls, path: str) -> Iterator["StreamTable"]:
+        with _open_mapped(path) as file:
             yield cls(path, file)
 
     def batches(self, start: int, stop: int, column: str) -> Iterator[pyarrow.Array]:
@@ -179,9 +181,9 @@ def _bomb(path, part, unpacked):
 
 
 @contextlib.contextmanager
-def _opened(path):
+def _open_mapped(path):
     """A file; of a local one, only what is needed is read."""
-    with sources.opened(path) as source:
+    with sources.open_file(path) as source:
         is_mapped = not sources.is_remote(path) and sources.size(path)
         mapped = pyarrow.memory_map(path) if is_mapped else pyarrow.PythonFile(source)
         with contextlib.closing(mapped) as file:
@@ -196,7 +198,7 @@ def _layout(path, status):
     """
     del status  # a file that changes is read again
     groups, begins = [], []
-    with _opened(path) as file:
+    with _open_mapped(path) as file:
         if file.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
             raise UserError(
                 f"{path}: is an Arrow file with a footer (Feather), not a stream, which "
@@ -218,7 +220,7 @@ def _layout(path, status):
                 break
             if message.type != "record batch":
                 raise ValueError(f"a {message.type} in place of a record batch")
-            groups.append(Group(_RecordBatch(message).rows, file.tell() - begin))
+            groups.append(RowGroup(_RecordBatch(message).rows, file.tell() - begin))
             begins.append(begin)
         if file.tell() - begin != _END_BYTES:
             raise UserError(
@@ -271,8 +273,8 @@ def cells(array: pyarrow.Array) -> Iterator[tuple[int | None, pyarrow.Scalar]]:
         yield cell.as_buffer().size if is_text else None, cell
 
 
-def packed(arrays: Iterable[pyarrow.Array]) -> tuple[bytes, int]:
-    """A stream of arrays of one type, for `unpacked`, and how many rows it has.
+def pack_arrays(arrays: Iterable[pyarrow.Array]) -> tuple[bytes, int]:
+    """A stream of arrays of one type, for `unpack_arrays`, and how many rows it has.
 
     It ends with the array that fills the memory that a sample may take.
     """
@@ -289,7 +291,7 @@ def packed(arrays: Iterable[pyarrow.Array]) -> tuple[bytes, int]:
     return file.getvalue(), sum(batch.num_rows for batch in batches)
 
 
-def unpacked(block: bytes) -> Iterator[pyarrow.Array]:
+def unpack_arrays(block: bytes) -> Iterator[pyarrow.Array]:
     with ipc.open_stream(block) as stream:
         for batch in stream:
             yield batch.column(0)

@@ -14,7 +14,7 @@ from errors import UserError
 from files import inputs, json_files, sources
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, FileSpan, TextFormat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TextColumn(TextFormat):
 
     def spans(self, path, size, total):
         """See `TextFormat`."""
-        with self._opened(path) as table:
+        with self._open_table(path) as table:
             groups = table.groups
         sizes = [group.size for group in groups]
         # Shares of the file, so that their sum is its size.
@@ -51,10 +51,10 @@ class TextColumn(TextFormat):
             is_last = number == len(groups)
             if is_last or text - begin >= text_format.PIECE_BYTES:
                 share = size * text // sum(sizes) - size * begin // sum(sizes)
-                yield Span(path, start, None if is_last else number, share)
+                yield FileSpan(path, start, None if is_last else number, share)
                 start, begin = number, text
         if not groups:
-            yield Span(path, 0, None, size)
+            yield FileSpan(path, 0, None, size)
 
     def is_sequential(self, path, size):
         """See `TextFormat`."""
@@ -62,7 +62,7 @@ class TextColumn(TextFormat):
 
     def whole_documents(self, span, size):
         """See `TextFormat`: the groups that would begin there, were all packed alike."""
-        with self._opened(span.path) as table:
+        with self._open_table(span.path) as table:
             sizes = [group.size for group in table.groups]
         ends = list(itertools.accumulate(sizes, initial=0))
         begins = [size * end // max(ends[-1], 1) for end in ends[:-1]]
@@ -71,21 +71,21 @@ class TextColumn(TextFormat):
         if not inside:
             return None
         first, last = inside[0], inside[-1] + 1
-        return Span(
+        return FileSpan(
             span.path, first, None if last == len(begins) else last, stop - span.start
         )
 
     def windows(self, path, places, size, chosen):
         """See `TextFormat`: some rows from the place of each, as if all had one size."""
         tables = _arrow_files(path, self.file_format)
-        with self._opened(path) as table:
+        with self._open_table(path) as table:
             tables.check_column(path, table.schema, chosen.text_column)
             total = sum(group.rows for group in table.groups)
             text = max(sum(group.size for group in table.groups), 1)
             end = 0
             for start, stop in places:
                 if not start and stop == size:
-                    yield Span(path, 0, None, size)
+                    yield FileSpan(path, 0, None, size)
                     continue
                 first = max(end, total * start // size)
                 end = min(first + max(total * (stop - start) // text, 1), total)
@@ -93,10 +93,10 @@ class TextColumn(TextFormat):
                     yield None
                     continue
                 rows = _rows(table, first, end, chosen.text_column)
-                block, number = tables.packed(rows)
+                block, number = tables.pack_arrays(rows)
                 end = first + number
                 share = size * end // total - size * first // total
-                yield Span(path, first, end, share, block)
+                yield FileSpan(path, first, end, share, block)
 
     def read(self, span, chosen, counts):
         """See `TextFormat`.
@@ -106,7 +106,7 @@ class TextColumn(TextFormat):
         """
         column = chosen.text_column
         tables = _arrow_files(span.path, self.file_format)
-        with self._opened(span.path) as table:
+        with self._open_table(span.path) as table:
             tables.check_column(span.path, table.schema, column)
             if span.block is None:
                 groups = table.groups
@@ -114,7 +114,7 @@ class TextColumn(TextFormat):
                 number = sum(group.rows for group in groups[: span.start])
                 batches = table.batches(span.start, stop, column)
             else:  # of a sample
-                number, batches = span.start, tables.unpacked(span.block)
+                number, batches = span.start, tables.unpack_arrays(span.block)
             for text in _texts(tables, batches, number, span.path, chosen):
                 for paragraph in text.splitlines():
                     yield from split_sentences(paragraph)
@@ -122,11 +122,11 @@ class TextColumn(TextFormat):
                 yield None
 
     @contextlib.contextmanager
-    def _opened(self, path):
+    def _open_table(self, path):
         """A table whose damage is one line."""
         arrow_files = _arrow_files(path, self.file_format)
         try:
-            with getattr(arrow_files, self.table).opened(path) as table:
+            with getattr(arrow_files, self.table).open(path) as table:
                 yield table
         except arrow_files.FAILURES as error:
             if isinstance(error, UserError) or getattr(error, "errno", None):

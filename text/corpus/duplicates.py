@@ -16,7 +16,7 @@ _FLUSHED_BYTES = 1 << 16
 _HASH = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<i8")])
 
 
-class _Texts:
+class _PieceTexts:
     """The texts, documents or paragraphs, that the sentences of one piece are parts of.
 
     The first may begin in an earlier piece, the last may continue in a later one.
@@ -74,7 +74,7 @@ class _Hashes:
             file.write(self._buffers[part])
         self._buffers[part].clear()
 
-    def repeated(self) -> np.ndarray:
+    def find_repeats(self) -> np.ndarray:
         """uint8: packed bits, by number: 1 if the same text has a lower number."""
         if self._state is not None:
             self.end()
@@ -117,8 +117,8 @@ class Duplicates:
                 for texts, each in zip(both, hashes, strict=True):
                     _add(texts, each, file.fileno(), offsets)
             state = [(texts.next, texts.is_open_after) for texts in both]
-        self._repeated = [each.repeated() for each in hashes]
-        self.counts = self._counted()
+        self._repeated = [each.find_repeats() for each in hashes]
+        self.counts = self._count()
 
     def _texts(self, piece):
         """The documents of a piece, and its paragraphs."""
@@ -130,7 +130,7 @@ class Duplicates:
         number = os.path.getsize(f"{prefix}.lengths") // 8
         every_end = np.append(paragraphs, documents)  # a document's is a paragraph's
         return [
-            _Texts(ends, number, *begin)
+            _PieceTexts(ends, number, *begin)
             for ends, begin in zip((documents, every_end), begins, strict=True)
         ]
 
@@ -140,12 +140,12 @@ class Duplicates:
             shifts = (numbers % 8).astype(np.uint8)
             yield numbers, (bits[numbers // 8] >> shifts & 1).astype(bool)
 
-    def kept(self, piece: int) -> np.ndarray:
+    def kept_mask(self, piece: int) -> np.ndarray:
         """bool [sentences]: which of a piece stay, by its place in `prefixes`."""
         (_, in_document), (_, in_paragraph) = self._numbers_and_repeated(piece)
         return ~(in_document | in_paragraph)
 
-    def _counted(self):
+    def _count(self):
         counts, last = [0, 0], [-1, -1]
         for piece in range(len(self._prefixes)):
             both = list(self._numbers_and_repeated(piece))
@@ -162,7 +162,7 @@ class Duplicates:
         )
 
 
-def _add(texts: _Texts, hashes: _Hashes, file: int, offsets: np.ndarray) -> None:
+def _add(texts: _PieceTexts, hashes: _Hashes, file: int, offsets: np.ndarray) -> None:
     def add(begin, end):
         if end > begin:
             size = int(offsets[end] - offsets[begin])

@@ -16,7 +16,7 @@ from text.corpus.line_formats import (
     Paragraphs,
     WholeFiles,
 )
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, FileSpan, TextFormat
 from text.corpus.wikipedia import Wikipedia, WikipediaOptions
 
 FORMATS: dict[str, TextFormat] = {
@@ -57,7 +57,7 @@ def expand(patterns: Iterable[str], input_format: str) -> list[str]:
 
 def pieces(
     files: Iterable[tuple[str, sources.Status]], input_format: str, total: int
-) -> Iterator[list[Span]]:
+) -> Iterator[list[FileSpan]]:
     """Cuts the input into pieces of some megabytes, independently of who reads them.
 
     Small files share a piece; a document may continue in the next piece.
@@ -86,7 +86,7 @@ def pieces(
 
 def ranges(
     paths: Iterable[str], input_format: str, most_bytes: int
-) -> Iterator[list[Span]]:
+) -> Iterator[list[FileSpan]]:
     """Lists spans of about `most_bytes` together, for `whole_documents`.
 
     Small files share a range. A file that is sequential or is one document is not cut.
@@ -110,12 +110,12 @@ def _uncut(path, text_format, most_bytes):
     may_be_cut = size > most_bytes and not text_format.ends_with_file
     if may_be_cut and not text_format.is_sequential(path, size):
         while size - start > most_bytes:
-            yield Span(path, start, start + most_bytes, most_bytes, status=status)
+            yield FileSpan(path, start, start + most_bytes, most_bytes, status=status)
             start += most_bytes
-    yield Span(path, start, None, size - start, status=status)
+    yield FileSpan(path, start, None, size - start, status=status)
 
 
-def whole_documents(span: Span, input_format: str) -> Span | None:
+def whole_documents(span: FileSpan, input_format: str) -> FileSpan | None:
     """The documents that begin in a span of `ranges`; None if none does.
 
     One that reaches into the next span, or across several, belongs to the first. Raises
@@ -131,7 +131,7 @@ def whole_documents(span: Span, input_format: str) -> Span | None:
 
 
 def read(
-    span: Span,
+    span: FileSpan,
     chosen: TextOptions,
     counts: Counter | None = None,
     with_paragraphs: bool = False,
@@ -157,7 +157,7 @@ def read(
 
 
 def read_together(
-    spans: Iterable[Span], chosen: TextOptions
+    spans: Iterable[FileSpan], chosen: TextOptions
 ) -> tuple[list[str], Counter]:
     """The sentences of spans, without the ends of documents, and what is left out."""
     counts = Counter()

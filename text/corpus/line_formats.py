@@ -9,7 +9,7 @@ from errors import UserError
 from files import compression, inputs, sources
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, FileSpan, TextFormat
 
 # Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
 # tenth of the input is therefore unpacked once and handed out in blocks; smaller ones are
@@ -48,13 +48,13 @@ class LineFormat(TextFormat):
         """See `TextFormat`."""
         if compression.is_packed(path):
             if size > max(text_format.PIECE_BYTES // 4, total // _MANY_FILES):
-                yield from self._unpacked(path, size)
+                yield from self._unpack_span(path, size)
                 return
-            yield Span(path, 0, None, size)
+            yield FileSpan(path, 0, None, size)
             return
         start = 0
         if size > text_format.PIECE_BYTES:
-            with sources.opened(path) as file:
+            with sources.open_file(path) as file:
                 while size - start > text_format.PIECE_BYTES:
                     file.seek(start + text_format.PIECE_BYTES)
                     for _ in self._to_next_cut(file):
@@ -62,26 +62,29 @@ class LineFormat(TextFormat):
                     stop = file.tell()
                     if stop >= size:
                         break
-                    yield Span(path, start, stop, stop - start)
+                    yield FileSpan(path, start, stop, stop - start)
                     start = stop
-        yield Span(path, start, None, size - start)
+        yield FileSpan(path, start, None, size - start)
 
-    def _unpacked(self, path, size):
+    def _unpack_span(self, path, size):
         start = read = 0
-        with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
+        with (
+            sources.open_file(path) as packed,
+            compression.unpack(path, packed) as file,
+        ):
             try:
                 while True:
                     block = self._block(file)
                     if not file.peek(1):
-                        yield Span(path, start, None, size - read, block)
+                        yield FileSpan(path, start, None, size - read, block)
                         return
                     stop, now_read = file.tell(), packed.tell()
-                    yield Span(path, start, stop, now_read - read, block)
+                    yield FileSpan(path, start, stop, now_read - read, block)
                     start, read = stop, now_read
             except compression.DAMAGE:
                 pass
         # Its reader will find the damage, and can report the line.
-        yield Span(path, start, None, size - read)
+        yield FileSpan(path, start, None, size - read)
 
     def _block(self, file):
         """Reads to the next place to cut; None if the text is too long to hold."""
@@ -110,7 +113,7 @@ class LineFormat(TextFormat):
     def whole_documents(self, span, size):
         """See `TextFormat`."""
         start, stop = span.start, span.stop
-        with sources.opened(span.path) as file:
+        with sources.open_file(span.path) as file:
             if start:
                 start = self._next_document(file, start, stop)
                 if start is None:
@@ -142,7 +145,7 @@ class LineFormat(TextFormat):
 
     def windows(self, path, places, size, chosen):
         """See `TextFormat`. The lines that begin between two bytes, or the next one."""
-        with sources.opened(path) as file:
+        with sources.open_file(path) as file:
             for start, stop in places:
                 if start:
                     file.seek(start - 1)
@@ -155,7 +158,7 @@ class LineFormat(TextFormat):
                     block += _line(file, path)
                 stop = start + len(block)
                 stop = None if stop == size else stop
-                yield Span(path, start, stop, len(block), block) if block else None
+                yield FileSpan(path, start, stop, len(block), block) if block else None
 
     def read(self, span, chosen, counts):
         """See `TextFormat`; also `inputs.lines`, for what it raises."""

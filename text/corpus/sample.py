@@ -8,7 +8,7 @@ from typing import NamedTuple
 from errors import UserError
 from files import compression, sources
 from text.corpus.formats import FORMATS, TextOptions
-from text.corpus.text_format import Span
+from text.corpus.text_format import FileSpan
 
 _BYTES = 4 << 20
 _WINDOWS = 32
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
         sequential: files that can only have their beginning in the sample.
     """
 
-    parts: list[list[Span]]
+    parts: list[list[FileSpan]]
     size: int
     total: int
     num_files: int
@@ -133,7 +133,7 @@ def _beginning(path, share, size, block_bytes, unit_end):
     try:
         share, is_end = _unpack(path, share, size, text, unit_end)
     except compression.DAMAGE:
-        return (yield Span(path, 0, None, size))  # its reader will say it
+        return (yield FileSpan(path, 0, None, size))  # its reader will say it
     if not is_end:
         del text[text.rfind(unit_end) + len(unit_end) :]
     start = 0
@@ -143,7 +143,7 @@ def _beginning(path, share, size, block_bytes, unit_end):
         packed_size = share * stop // len(text) - share * start // len(text)
         block = bytes(text[start:stop])
         ends = is_end and stop == len(text)
-        yield Span(path, start, None if ends else stop, packed_size, block)
+        yield FileSpan(path, start, None if ends else stop, packed_size, block)
         start = stop
 
 
@@ -154,7 +154,7 @@ def _unpack(path, share, size, text, unit_end):
     they end within a block of bzip2's, so that they are those of the text, and where no
     unit ends.
     """
-    with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
+    with sources.open_file(path) as packed, compression.unpack(path, packed) as file:
         while len(text) < _MOST_UNPACKED:
             before = packed.tell()
             block = file.read1(1 << 16)

@@ -245,7 +245,7 @@ class Corpus:
         self.word_starts = FlatFile(f"{path}.words", np.uint8) if with_words else None
 
     @classmethod
-    def held(
+    def in_memory(
         cls,
         ids: np.ndarray,
         sentence_lengths: np.ndarray,

@@ -11,7 +11,7 @@ PIECE_BYTES = 8 << 20  # of text that a process takes at a time
 PARAGRAPH_END = ""  # no sentence is empty
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """A part of a file that can be read on its own.
 
     Attributes:
@@ -59,7 +59,7 @@ class TextFormat(abc.ABC):
         return [folder]
 
     @abc.abstractmethod
-    def spans(self, path: str, size: int, total: int) -> Iterator[Span]:
+    def spans(self, path: str, size: int, total: int) -> Iterator[FileSpan]:
         """Cuts a file into spans of about PIECE_BYTES, independently of who reads them.
 
         Args:
@@ -70,7 +70,7 @@ class TextFormat(abc.ABC):
 
     @abc.abstractmethod
     def read(
-        self, span: Span, chosen: inputs.LineOptions, counts: Counter
+        self, span: FileSpan, chosen: inputs.LineOptions, counts: Counter
     ) -> Iterator[str | None]:
         """Yields sentences, PARAGRAPH_END, and None wherever a document ends.
 
@@ -85,7 +85,7 @@ class TextFormat(abc.ABC):
         """Whether a file can only be read from its beginning."""
 
     @abc.abstractmethod
-    def whole_documents(self, span: Span, size: int) -> Span | None:
+    def whole_documents(self, span: FileSpan, size: int) -> FileSpan | None:
         """The documents that begin in a span of bytes; None if none does.
 
         Where the span was cut is known without its content. One that reaches into the
@@ -102,7 +102,7 @@ class TextFormat(abc.ABC):
         places: Sequence[tuple[int, int]],
         size: int,
         chosen: inputs.LineOptions,
-    ) -> Iterator[Span | None]:
+    ) -> Iterator[FileSpan | None]:
         """Yields a sample of a file, for --dry_run: what is about each place; or None.
 
         Args:

@@ -19,7 +19,7 @@ from errors import UserError
 from files import compression, inputs, sources
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, FileSpan, TextFormat
 
 _CHUNK = 1 << 18
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
@@ -74,7 +74,7 @@ class Wikipedia(TextFormat):
             starts = range(0, max(size - _TAIL, 1), text_format.PIECE_BYTES)
             yield from _cut(path, starts, size)
         elif size <= text_format.PIECE_BYTES // 4:
-            yield Span(path, 0, None, size)
+            yield FileSpan(path, 0, None, size)
         elif not self.is_sequential(path, size):
             yield from _cut(path, _streams(path, size), size)
         else:
@@ -82,7 +82,7 @@ class Wikipedia(TextFormat):
                 f"{path}: one process unpacks it; all cores share a plain file, or a "
                 "-multistream.xml.bz2"
             )
-            yield from _unpacked(path, size)
+            yield from _unpack(path, size)
 
     def is_sequential(self, path, size):
         """See `TextFormat`: whether it is packed, and not of many streams."""
@@ -90,7 +90,7 @@ class Wikipedia(TextFormat):
             return False
         if not path.endswith(".bz2"):
             return True
-        with sources.opened(path) as file:
+        with sources.open_file(path) as file:
             return _next_stream(file, 1, _LONGEST_STREAM) is None
 
     def whole_documents(self, span, size):
@@ -102,15 +102,15 @@ class Wikipedia(TextFormat):
             if start and start > last:
                 return None
             stop = None if end > last else stop
-            return Span(span.path, start, stop, end - start)
-        with sources.opened(span.path) as file:
+            return FileSpan(span.path, start, stop, end - start)
+        with sources.open_file(span.path) as file:
             if start:
                 start = _next_stream(file, start, end - start + _STREAM_BEGIN)
             if start is None or start >= end:
                 return None
             if stop is not None:
                 stop = _next_stream(file, stop, size)
-        return Span(span.path, start, stop, (stop or size) - start)
+        return FileSpan(span.path, start, stop, (stop or size) - start)
 
     def windows(self, path, places, size, chosen):
         """See `TextFormat`. Pages that begin there, or whole streams."""
@@ -118,13 +118,13 @@ class Wikipedia(TextFormat):
         end = 0
         for start, stop in places:
             if start and compression.is_packed(path):
-                with sources.opened(path) as file:
+                with sources.open_file(path) as file:
                     start = _next_stream(file, max(start, end), size)
             if start is None:
                 yield None
                 continue
             stop = max(stop, start + 1)  # a stream may be longer than a window
-            span = Span(path, start, None if stop >= size else stop, size)
+            span = FileSpan(path, start, None if stop >= size else stop, size)
             document_span = self.whole_documents(span, size)
             end = (document_span.stop or size) if document_span else end
             yield document_span
@@ -204,15 +204,15 @@ def _site(path, status):
     Raises UserError if the file does not begin like one.
     """
     del status  # a file that changes is read again
-    with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
+    with sources.open_file(path) as packed, compression.unpack(path, packed) as file:
         try:
             head = file.read(_LONGEST_HEAD)
         except EOFError:  # a small file that was cut off
             head = None
         except compression.DAMAGE as error:
-            raise _damaged(path, error) from error
+            raise _damage_error(path, error) from error
     if head is None:
-        raise _damaged(path, "it ends too early")
+        raise _damage_error(path, "it ends too early")
     match = _SITE.search(head)
     if not match or b"<mediawiki" not in head[: match.start()]:
         raise UserError(
@@ -227,7 +227,7 @@ def _site(path, status):
     return _wikitext(path).Site.of(named)
 
 
-def _damaged(path, error):
+def _damage_error(path, error):
     return UserError(
         f"{path}: the compressed data is damaged ({error}); compress or copy the file again"
     )
@@ -238,13 +238,13 @@ def _damaged(path, error):
 
 def _cut(path, starts, size):
     for start, stop in zip(starts, [*starts[1:], None], strict=True):
-        yield Span(path, start, stop, (size if stop is None else stop) - start)
+        yield FileSpan(path, start, stop, (size if stop is None else stop) - start)
 
 
 def _streams(path, size):
     """Where to cut a file of many streams."""
     least, starts = max(text_format.PIECE_BYTES // 4, 1), [0]
-    with sources.opened(path) as file:
+    with sources.open_file(path) as file:
         while starts[-1] + least < size:
             start = _next_stream(file, starts[-1] + least, size)
             if start is None:
@@ -265,11 +265,11 @@ def _next_stream(file, position, most):
     return None
 
 
-def _unpacked(path, size):
+def _unpack(path, size):
     """Spans with their text, each of whole pages."""
     start = read = 0
     rest = b""
-    with sources.opened(path) as packed, compression.unpacked(path, packed) as file:
+    with sources.open_file(path) as packed, compression.unpack(path, packed) as file:
         try:
             while chunk := file.read(text_format.PIECE_BYTES):
                 block = rest + chunk
@@ -279,11 +279,11 @@ def _unpacked(path, size):
                     _refuse_long_page(path, len(rest), inputs.MAX_LINE_MB * inputs.MB)
                     continue
                 now_read = packed.tell()
-                yield Span(path, start, start + cut, now_read - read, block[:cut])
+                yield FileSpan(path, start, start + cut, now_read - read, block[:cut])
                 start, read, rest = start + cut, now_read, block[cut:]
         except compression.DAMAGE as error:
-            raise _damaged(path, error) from error
-    yield Span(path, start, None, size - read, rest)
+            raise _damage_error(path, error) from error
+    yield FileSpan(path, start, None, size - read, rest)
 
 
 def _refuse_long_page(path, length, most):
@@ -305,7 +305,7 @@ def _chunks(span) -> Iterator[tuple[bytes, bool]]:
     if span.block is not None:
         yield span.block, True
         return
-    with sources.opened(span.path) as packed:
+    with sources.open_file(span.path) as packed:
         packed.seek(span.start)
         if not compression.is_packed(span.path):
             left = sys.maxsize if span.stop is None else span.stop - span.start
@@ -316,14 +316,14 @@ def _chunks(span) -> Iterator[tuple[bytes, bool]]:
         try:
             if span.stop is not None:
                 streams = packed.read(span.stop - span.start)
-                with compression.unpacked(span.path, io.BytesIO(streams)) as file:
+                with compression.unpack(span.path, io.BytesIO(streams)) as file:
                     while chunk := file.read(_CHUNK):
                         yield chunk, True
-            with compression.unpacked(span.path, packed) as file:
+            with compression.unpack(span.path, packed) as file:
                 while chunk := file.read(_CHUNK):
                     yield chunk, span.stop is None
         except compression.DAMAGE as error:
-            raise _damaged(span.path, error) from error
+            raise _damage_error(span.path, error) from error
 
 
 def _pages(span, most) -> Iterator[bytes]:

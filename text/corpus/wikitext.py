@@ -169,10 +169,10 @@ def paragraphs(
 
     Raises one of `FAILURES` if the parser does not understand the markup.
     """
-    markup = _marked(_MARKS.sub("", markup))
+    markup = _mark(_MARKS.sub("", markup))
     _refuse_endless(markup)
     page = Tokenizer().tokenize(markup, 0, True)
-    writer = _Writer(page, site, keep_headings, counts)
+    writer = _PlainTextWriter(page, site, keep_headings, counts)
     try:
         writer.write()
     except IndexError as error:
@@ -183,7 +183,7 @@ def paragraphs(
     kept, lines = [], []
     for line in _PLACES.sub("", text).split("\n"):
         is_item = line.lstrip().startswith(_ITEM)
-        line = _cleaned(line.replace(_ITEM, ""))
+        line = _clean(line.replace(_ITEM, ""))
         if line and not is_item:
             lines.append(line)
             continue
@@ -199,7 +199,7 @@ def paragraphs(
     return kept
 
 
-def _marked(markup):
+def _mark(markup):
     """The markup with marks in the place of what is simple."""
     if "{{{" in markup or _UNPARSED.search(markup):
         return markup
@@ -236,7 +236,7 @@ def _variant(match):
     return re.split("[|:]", match[1].split(";")[0])[-1]
 
 
-def _cleaned(line):
+def _clean(line):
     if "''" in line:
         line = _APOSTROPHES.sub("", line)
     if "__" in line:
@@ -251,7 +251,7 @@ def _cleaned(line):
     return line.strip()
 
 
-class _Writer:
+class _PlainTextWriter:
     """Collects the text of a page's tokens in `parts`.
 
     Of a token that opens something, a method writes what it must and returns the place

@@ -67,11 +67,11 @@ class Pipeline:
                     "gs:// for input and output"
                 )
         outputs.refuse_overlaps(settings)
-        with outputs.locked(settings):
+        with outputs.lock_outputs(settings):
             tokenizer = settings.make_tokenizer()
             origin = outputs.origin(settings, tokenizer.vocabulary)
             origin[outputs.ENGINE] = "beam"
-            if description := outputs.finished(settings, origin):
+            if description := outputs.find_finished(settings, origin):
                 return description, True
             if not overwrite:
                 outputs.refuse_outputs(settings, origin)

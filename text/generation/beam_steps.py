@@ -97,7 +97,7 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
     )
     made = (
         tokenized.ranges
-        | "assign" >> beam.FlatMap(_assigned, AsSingleton(text), job)
+        | "assign" >> beam.FlatMap(_assign, AsSingleton(text), job)
         | "blocks" >> beam.GroupByKey()
         | "make" >> beam.ParDo(_Make(job)).with_outputs(_NOTES, main="rows")
     )
@@ -109,7 +109,7 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
     written = (
         made.rows
         | "files" >> beam.GroupByKey()
-        | "write" >> beam.Map(_written, AsSingleton(rows), job)
+        | "write" >> beam.Map(_write_file, AsSingleton(rows), job)
     )
     _ = (
         pipeline
@@ -126,13 +126,13 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
 
 def _ranges(patterns, job):
     """Yields numbered ranges of the input files."""
-    paths = _unchanged(patterns, job)
+    paths = _check_unchanged(patterns, job)
     yield from enumerate(
         formats.ranges(paths, job.settings.input_format, job.range_bytes)
     )
 
 
-def _unchanged(patterns, job):
+def _check_unchanged(patterns, job):
     """The input files, which must be those that the pipeline was started with."""
     sources.reach_with(beam_files.BeamFiles())  # which lists them anew
     paths = formats.expand(patterns, job.settings.input_format)
@@ -164,7 +164,7 @@ class _Tokenize(beam.DoFn):
         counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         documents, sentences = [], []
         spans = filter(None, whole)
-        encoded = stages.encoded(settings, self._tokenizer, spans, counts)
+        encoded = stages.encode_spans(settings, self._tokenizer, spans, counts)
         for sentence in encoded:
             if sentence is not None:
                 counts["decomposed_sentences"] += sentence[2]
@@ -208,7 +208,7 @@ class _Text(NamedTuple):
 
     @classmethod
     def of(cls, notes: list[tuple[int, dict]], job: Job) -> "_Text":
-        _unchanged(job.patterns, job)  # now that all are read
+        _check_unchanged(job.patterns, job)  # now that all are read
         notes = [counts for _, counts in sorted(notes, key=lambda note: note[0])]
         total = collections.Counter()
         for counts in notes:
@@ -224,7 +224,7 @@ class _Text(NamedTuple):
         return cls(firsts, max(1, blocks), dict(total))
 
 
-def _assigned(numbered, text, job):
+def _assign(numbered, text, job):
     """Yields (block, (place, document)) of a range's documents."""
     number, documents = numbered
     total = text.counts["documents"]
@@ -238,7 +238,7 @@ def _assigned(numbered, text, job):
 
 
 class _Make(beam.DoFn):
-    """(block, its documents) to (file, rows); see `_Rows`.
+    """(block, its documents) to (file, rows); see `_OutputRows`.
 
     Also notes the counts and the number of rows for each file.
     """
@@ -264,7 +264,7 @@ class _Make(beam.DoFn):
             keys = rng.integers(0, 1 << 64, len(examples), np.uint64)
             for i in range(min(num_files, len(examples))):
                 to, some = (file + i) % num_files, slice(i, None, num_files)
-                rows = _Rows.of((block, number), keys[some], examples[some])
+                rows = _OutputRows.of((block, number), keys[some], examples[some])
                 by_file[to] += len(examples[some])
                 yield to, tuple(rows)
             file = (file + len(examples)) % num_files
@@ -275,7 +275,7 @@ class _Make(beam.DoFn):
             *(document for _, document in sorted(documents)), strict=True
         )
         joined = b"".join(words)
-        return Corpus.held(
+        return Corpus.in_memory(
             np.frombuffer(b"".join(ids), self._vocabulary.id_type),
             np.frombuffer(b"".join(lengths), np.int64),
             np.array([len(x) // 8 for x in lengths]),
@@ -321,7 +321,7 @@ def _row_counts(notes, job):
 # === 4. Write ===
 
 
-class _Rows(NamedTuple):
+class _OutputRows(NamedTuple):
     """Some rows of a file, from a block and pass, as bytes: keys, by which rows are
     ordered, the sizes of the serialized examples, and these.
     """
@@ -332,17 +332,17 @@ class _Rows(NamedTuple):
     content: bytes
 
     @classmethod
-    def of(cls, origin, keys, examples) -> "_Rows":
+    def of(cls, origin, keys, examples) -> "_OutputRows":
         sizes = np.array(list(map(len, examples)), np.int64)
         return cls(origin, keys.tobytes(), sizes.tobytes(), b"".join(examples))
 
 
-def _written(grouped, checked, job):
+def _write_file(grouped, checked, job):
     """Writes a file; returns its number and what the description says of it."""
     del checked  # the rows of all files, which are there before the first is written
     file, parts = grouped
     path = job.settings.output_files[file]
-    parts = sorted(_Rows(*part) for part in parts)
+    parts = sorted(_OutputRows(*part) for part in parts)
     keys = np.concatenate([np.frombuffer(part.keys, np.uint64) for part in parts])
     sizes = [np.frombuffer(part.sizes, np.int64) for part in parts]
     stops = np.concatenate([np.cumsum(x) for x in sizes])
@@ -352,7 +352,7 @@ def _written(grouped, checked, job):
     offsets, position = [], 0
     with (
         beam_files.replacing(path) as plain,
-        stages.packed(plain, job.settings) as opened,
+        stages.open_packing(plain, job.settings) as opened,
     ):
         for i in range(0, len(order), descriptions.OFFSET_EVERY):
             some = order[i : i + descriptions.OFFSET_EVERY]

@@ -114,7 +114,7 @@ def estimate(settings: Settings, num_workers: int = 1, num_shards: int = 1) -> E
     with tempfile.TemporaryDirectory(prefix="dry_run-") as place:
         own = dataclasses.replace(settings, output_files=(f"{place}/records",))
         origin = {"vocab_sha256": vocabulary.digest}  # all that the stages look at
-        folder = work.Folder(own.work_folder, origin, stages.MADE)
+        folder = work.WorkFolder(own.work_folder, origin, stages.MADE)
         folder.begin()
         stages.note_settings(own)
         try:

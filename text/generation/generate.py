@@ -40,10 +40,10 @@ def generate(
     with contextlib.ExitStack() as stack:
         if not shard[0]:
             # First: what another process writes meanwhile must not be read.
-            stack.enter_context(outputs.locked(settings))
+            stack.enter_context(outputs.lock_outputs(settings))
         tokenizer = settings.make_tokenizer()
         origin = outputs.origin(settings, tokenizer.vocabulary)
-        folder = work.Folder(settings.work_folder, origin, stages.MADE)
+        folder = work.WorkFolder(settings.work_folder, origin, stages.MADE)
         stack.enter_context(_disk_full_explained(folder))
         if shard[0]:
             return _join_in(settings, folder, num_workers, overwrite, shard), False
@@ -52,9 +52,9 @@ def generate(
 
 def _lead(settings, folder, tokenizer, num_workers, overwrite, shard):
     """Begins the work, does its share, describes the records, removes the work."""
-    unfinished = outputs.completed(folder.unfinished_origin())
+    unfinished = outputs.fill_in_defaults(folder.unfinished_origin())
     is_resumed = unfinished == folder.origin and not folder.failure()
-    if description := outputs.finished(settings, folder.origin):
+    if description := outputs.find_finished(settings, folder.origin):
         if is_resumed or not (unfinished or folder.strangers()):
             folder.remove()
         return description, True
@@ -97,13 +97,13 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
     index, _ = shard
 
     def is_begun():
-        return outputs.completed(folder.unfinished_origin()) == folder.origin
+        return outputs.fill_in_defaults(folder.unfinished_origin()) == folder.origin
 
     def is_ready():
         return is_begun() and os.path.exists(settings.settings_file)
 
     def check():
-        if description := outputs.finished(settings, folder.origin):
+        if description := outputs.find_finished(settings, folder.origin):
             raise _Finished(description)
         if is_begun():
             _check_failure(folder)
@@ -134,7 +134,7 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
         _agree(folder, shard, check)
         share = work.Share(*shard, check_within)
         # What is refused before it holds this is not one of the job's runs.
-        with local.locked(f"{folder.path}/shard-{index}"):
+        with local.hold_lock(f"{folder.path}/shard-{index}"):
             try:
                 with _working(settings, num_workers, share) as workers:
                     stages.make_all(settings, folder, workers)

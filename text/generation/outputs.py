@@ -97,7 +97,7 @@ def _make_folder(path):
 
 
 @contextlib.contextmanager
-def locked(settings) -> Iterator[None]:
+def lock_outputs(settings) -> Iterator[None]:
     """Keeps other processes from writing any of the outputs, except remote ones.
 
     Creates the folders of the outputs, and removes those that stay empty.
@@ -106,7 +106,7 @@ def locked(settings) -> Iterator[None]:
     _allow_open_files(len(paths) + _OTHER_FILES)
     with _folders(settings), contextlib.ExitStack() as stack:
         for path in paths:
-            stack.enter_context(local.locked(path))
+            stack.enter_context(local.hold_lock(path))
         yield
 
 
@@ -171,18 +171,18 @@ def statuses(paths: Sequence[str], origin: dict) -> np.ndarray:
     return columns
 
 
-def completed(origin: dict | None) -> dict | None:
+def fill_in_defaults(origin: dict | None) -> dict | None:
     """An origin in which flags that were not noted have their defaults."""
     return origin and {**origin, "flags": _DEFAULTS | origin["flags"]}
 
 
-def finished(settings, origin) -> Description | None:
+def find_finished(settings, origin) -> Description | None:
     """The description of exactly these records, if all of them exist."""
     with contextlib.suppress(
         FileNotFoundError, UserError, ValueError, KeyError, TypeError
     ):
         description = Description.read(settings.description_file)
-        made_of = completed(description.origin)
+        made_of = fill_in_defaults(description.origin)
         same = ("flags", "inputs", "vocab_sha256", ENGINE)
         if all(made_of.get(key) == origin.get(key) for key in same) and all(
             sources.size(path) == output["bytes"]
@@ -224,7 +224,7 @@ def refuse_outputs(settings, origin) -> None:
 
 
 def _differences(origin, other):
-    other = completed(other)
+    other = fill_in_defaults(other)
     flags = other["flags"]
     differing = [
         f"--{name}={flags.get(name)} there, {value} here"

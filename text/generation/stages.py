@@ -29,7 +29,7 @@ from files import json_files, sources
 from files.local import replacing, write_json
 from text.corpus import formats, store
 from text.corpus.duplicates import Duplicates
-from text.corpus.text_format import PARAGRAPH_END, Span
+from text.corpus.text_format import PARAGRAPH_END, FileSpan
 from text.generation import outputs, work
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
@@ -54,7 +54,7 @@ MADE = re.compile(
 
 
 def make_all(
-    settings: Settings, folder: work.Folder, workers: work.Workers
+    settings: Settings, folder: work.WorkFolder, workers: work.Workers
 ) -> tuple[collections.Counter, list[dict]]:
     """Returns the counts, and a description of each file."""
     counts = collections.Counter()
@@ -93,7 +93,7 @@ def note_settings(settings: Settings) -> None:
     write_json(settings.settings_file, flags)
 
 
-def corpus_path(folder: work.Folder) -> str:
+def corpus_path(folder: work.WorkFolder) -> str:
     """The prefix of the tokenized text; noted when the text is needed no longer."""
     return f"{folder.path}/corpus"
 
@@ -153,12 +153,12 @@ def join_corpus(path, settings, prefixes, counts):
             id_type = shared.tokenizer.vocabulary.id_type
             duplicates = Duplicates(prefixes, id_type, path)
             write_json(f"{path}.duplicates.json", duplicates.counts)
-            kept = duplicates.kept
+            kept = duplicates.kept_mask
         store.join(prefixes, path, settings.words_from_spaces, kept)
     store.remove_pieces(prefixes)
     counts = {**counts, "documents": shared.corpus.num_documents}
     if settings.deduplicate:
-        counts |= _counted(shared, f"{path}.tokens", _lengths(shared.corpus))
+        counts |= _count_lengths(shared, f"{path}.tokens", _lengths(shared.corpus))
         counts |= json_files.read(f"{path}.duplicates.json")
     return counts
 
@@ -305,7 +305,7 @@ def tokenize(prefix, settings_file, spans):
     left_out = collections.Counter()
     number = decomposed = 0
     with store.PieceWriter(prefix, id_type, with_words, settings.deduplicate) as writer:
-        for sentence in encoded(settings, tokenizer, spans, left_out):
+        for sentence in encode_spans(settings, tokenizer, spans, left_out):
             if sentence is None:
                 writer.end_document()
                 continue
@@ -317,7 +317,7 @@ def tokenize(prefix, settings_file, spans):
             number += 1
             decomposed += is_decomposed
     lengths = store.blocks(f"{prefix}.lengths", np.dtype(np.int64))
-    counted = _counted(shared, f"{prefix}.tokens", lengths)
+    counted = _count_lengths(shared, f"{prefix}.tokens", lengths)
     return {
         "tokens": counted["tokens"],
         "unknown_tokens": counted["unknown_tokens"],
@@ -329,7 +329,7 @@ def tokenize(prefix, settings_file, spans):
     }
 
 
-def _counted(shared, tokens_file, all_lengths):
+def _count_lengths(shared, tokens_file, all_lengths):
     """Counts the tokens in a file, and its sentences from their lengths."""
     vocabulary = shared.tokenizer.vocabulary
     most = shared.instances.max_num_tokens(vocabulary)
@@ -345,10 +345,10 @@ def _counted(shared, tokens_file, all_lengths):
     return counts
 
 
-def encoded(
+def encode_spans(
     settings: Settings,
     tokenizer: Tokenizer,
-    spans: Iterable[Span],
+    spans: Iterable[FileSpan],
     counts: collections.Counter | None = None,
 ) -> Iterator[tuple[bytes, bytes | None, bool] | str | None]:
     """Yields the sentences of spans, and None wherever a document ends.
@@ -428,11 +428,11 @@ def write(prefix, settings_file, path, first, last, total):
     schema = instances.schema()
     counts = collections.Counter()
     offsets = []
-    with replacing(path) as plain, packed(plain, settings) as file:
+    with replacing(path) as plain, open_packing(plain, settings) as file:
         for start in range(first, last, BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, last))
             if instances.rows_per_batch:
-                places = instances.arranged(rows, total, settings.dupe_factor)
+                places = instances.order_rows(rows, total, settings.dupe_factor)
             else:
                 places = permute(rows, total, order)
             planned = plan.gather(places, np.ones_like(rows))
@@ -454,7 +454,7 @@ def write(prefix, settings_file, path, first, last, total):
 
 
 @contextlib.contextmanager
-def packed(file: BinaryIO, settings: Settings) -> Iterator[BinaryIO]:
+def open_packing(file: BinaryIO, settings: Settings) -> Iterator[BinaryIO]:
     """A file that packs what is written into another one, or that one itself."""
     if not settings.gzip_compress:
         yield file
@@ -499,7 +499,7 @@ def permute(indices: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
     while len(outside):
         left, right = values[outside] >> half, values[outside] & mask
         for round_key in key:
-            left, right = right, left ^ (_mixed(right ^ round_key) & mask)
+            left, right = right, left ^ (_mix(right ^ round_key) & mask)
         values[outside] = left << half | right
         outside = outside[values[outside] >= size]
     return values.astype(np.int64)
@@ -510,7 +510,7 @@ def round_keys(rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 1 << 64, _ROUNDS, dtype=np.uint64)
 
 
-def _mixed(values):
+def _mix(values):
     """The finalizer of SplitMix64: every output bit depends on every input bit."""
     values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

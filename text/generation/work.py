@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.2
 _NEWS_SECONDS = 60.0
 
 
-class Folder:
+class WorkFolder:
     """Where a job keeps its finished work.
 
     Only one process may use it at a time, while holding a lock on the job's output.
@@ -99,7 +99,7 @@ class Folder:
         names = os.listdir(self.path) if os.path.isdir(self.path) else ()
         for name in names:
             if lock := _SHARD_LOCK.fullmatch(name):
-                with local.locked(self._file(lock["shard"])):
+                with local.hold_lock(self._file(lock["shard"])):
                     pass
 
     def begin(self) -> None:
@@ -290,7 +290,7 @@ class Workers:
             outcome = outcome_of(task[0])
             was_noted = outcome is not None
             if was_noted:
-                future = _finished(outcome)
+                future = _finished_future(outcome)
             elif self.share.has(number):
                 future = self._submit(task)
                 unfinished.add(future)
@@ -312,7 +312,7 @@ class Workers:
 
     def _start(self, function, *arguments):
         if self._executor is None:
-            return _finished(function(*arguments))
+            return _finished_future(function(*arguments))
         # Processes start as tasks are submitted and inherit the blocked Ctrl-C; here it
         # takes effect after the block.
         held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -322,7 +322,7 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
 
 
-def _finished(outcome):
+def _finished_future(outcome):
     future = concurrent.futures.Future()
     future.set_result(outcome)
     return future

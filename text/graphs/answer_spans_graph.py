@@ -63,7 +63,7 @@ def windows(
     query, sizes = tf.gather(query, question), tf.gather(sizes, question)
     stop = tf.minimum(first + lengths.window(query), sizes)
     begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), question)
-    num_owned = _owned(begin + first, begin + stop)
+    num_owned = _count_owned(begin + first, begin + stop)
     own_stop = tf.cumsum(num_owned) - begin
     bounds = first, stop, own_stop - num_owned, own_stop
     last = stop - first + query + lengths.num_special_tokens - 1
@@ -74,7 +74,7 @@ def windows(
     return Windows(question, query, *bounds, offset, cls)
 
 
-def _owned(first, stop):
+def _count_owned(first, stop):
     """How many tokens each window owns, of those of all documents; int32 [rows]."""
     tokens = tf.ragged.range(first, stop)
     row = tf.cast(tokens.value_rowids(), tf.int32)
@@ -106,8 +106,8 @@ def rows(
     begin = tf.gather(tf.cast(questions.row_starts(), tf.int32), windows.question)
     query = tf.ragged.range(begin, begin + windows.num_query_tokens)
     sides = [
-        _gathered(questions.flat_values, query),
-        _gathered(documents.flat_values, tokens),
+        _gather(questions.flat_values, query),
+        _gather(documents.flat_values, tokens),
     ]
     sides = sides[::-1] if tokenizer.document_first else sides
     head, between, tail = (
@@ -132,7 +132,7 @@ def rows(
     }
 
 
-def _gathered(values, ragged):
+def _gather(values, ragged):
     """The values at ragged places."""
     return ragged.with_flat_values(tf.gather(values, ragged.flat_values))
 
@@ -153,9 +153,9 @@ class Texts:
     def cut(self, text, start, end):
         """string [n]: the characters from `start` up to `end`; all int32 [n]."""
         begin = tf.gather(self.begin, text)
-        return _joined(self.points, begin + start, begin + end)
+        return _join(self.points, begin + start, begin + end)
 
-    def stripped(self, text, start, end):
+    def strip_span(self, text, start, end):
         """Start and end without the white space there; equal if there is nothing else."""
         solid = tf.cast(tf.where(~self.is_space)[:, 0], tf.int32)
         begin = tf.gather(self.begin, text)
@@ -177,7 +177,7 @@ class Texts:
         collapsed = tf.boolean_mask(tf.where(is_space, ord(" "), self.points), is_kept)
         kept_before = tf.cumsum(tf.concat([[0], tf.cast(is_kept, tf.int32)], 0))
         begin = tf.gather(self.begin, text)
-        pieces = _joined(
+        pieces = _join(
             collapsed,
             tf.gather(kept_before, begin + start),
             tf.gather(kept_before, begin + end),
@@ -189,7 +189,7 @@ class Texts:
         return tf.equal(place, tf.gather(earliest, same))
 
 
-def _joined(points, start, stop):
+def _join(points, start, stop):
     """string [n]: the code points from each start to its stop."""
     places = tf.ragged.range(start, stop)
     return tf.strings.unicode_encode(
@@ -245,7 +245,7 @@ def best_answers(
         )
         for logits in (start_logits, end_logits)
     )  # [rows, n]
-    texts = ranked(
+    texts = rank_answers(
         documents,
         windows,
         (starts, start_scores, ends[:, None], end_scores[:, None]),
@@ -277,7 +277,9 @@ def best_of_top_spans(
 
     The probability of no answer is that which its logit says.
     """
-    texts = ranked(documents, windows, top_spans[:4], n_best_size, max_answer_length)
+    texts = rank_answers(
+        documents, windows, top_spans[:4], n_best_size, max_answer_length
+    )
     probabilities, _ = _probabilities(texts.scores, None)
     if not with_null:
         of_other = probabilities[:, -1]
@@ -339,14 +341,14 @@ class RankedTexts(NamedTuple):
         }
 
 
-def ranked(
+def rank_answers(
     documents: Documents,
     windows: Windows,
     choices: tuple[tf.Tensor, ...],
     n_best_size: int,
     max_answer_length: int,
 ) -> RankedTexts:
-    """The best texts of each question; for the choices, see `answer_spans.ranked`."""
+    """The best texts of each question; for the choices, see `answer_spans.rank_answers`."""
     number = tf.size(documents.texts)
     texts = Texts(documents.texts)
     candidates = _candidates(windows, *choices, max_answer_length)
@@ -362,7 +364,7 @@ def _distinct(candidates, documents, texts, n_best_size):
     """
     start = _at(documents.starts, candidates.question, candidates.first)  # [candidates]
     end = _at(documents.ends, candidates.question, candidates.last)
-    start, end = texts.stripped(candidates.question, start, end)
+    start, end = texts.strip_span(candidates.question, start, end)
     is_new = texts.distinct(candidates.question, start, end) & (start < end)
     rows = tf.boolean_mask(candidates.question, is_new)
 

@@ -52,7 +52,7 @@ class Merges(tf.Module):
         self._merged = tf.constant([*merged, vocabulary.unk_id], tf.int32)  # by rank
         self._in_order = _is_in_order(merges)
 
-    def applied(self, ids: tf.Tensor, rows: tf.Tensor, number: int) -> tf.RaggedTensor:
+    def apply(self, ids: tf.Tensor, rows: tf.Tensor, number: int) -> tf.RaggedTensor:
         """Merges what can be merged.
 
         Args:
@@ -73,7 +73,7 @@ class Merges(tf.Module):
             ids, rows, ranks, lowest = (
                 tf.boolean_mask(x, ~is_done) for x in (ids, rows, ranks, lowest)
             )
-            merges = self._chosen(ranks == lowest, rows, number)
+            merges = self._choose(ranks == lowest, rows, number)
             merged = tf.gather(self._merged, tf.where(merges, ranks, 0))
             ids = tf.where(merges, merged, ids)
             is_kept = ~following(merges, -1)
@@ -101,7 +101,7 @@ class Merges(tf.Module):
         is_pair = (tf.gather(self._pairs, place) == keys) & ~ends(rows)
         return tf.where(is_pair, tf.gather(self._ranks, place), _NO_RANK)
 
-    def _chosen(self, is_lowest, rows, number):
+    def _choose(self, is_lowest, rows, number):
         """bool [pieces]: which of the pairs with the lowest rank to merge."""
         places = tf.range(tf.size(rows))
         if not self._in_order:
@@ -229,7 +229,7 @@ class ByteBpeGraph(GraphTokenizer):
         )
         rows = row_numbers(tf.cumsum(tf.strings.length(words)))
         ids = tf.gather(self._byte_ids, content)
-        return self._merges.applied(ids, rows, number)
+        return self._merges.apply(ids, rows, number)
 
 
 @functools.cache

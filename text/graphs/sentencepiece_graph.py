@@ -25,7 +25,7 @@ from text.graphs.graph_tokenizer import (
     row_numbers,
 )
 from text.graphs.words_graph import FINAL_SIGMA, case_properties, final_sigmas
-from text.tokenizers.cleaner import decomposed
+from text.tokenizers.cleaner import decompose
 from text.tokenizers.sentencepiece import VOCABULARY_FILE, SentencePiece
 
 _SPACE = ord(" ")
@@ -47,7 +47,7 @@ class SentencePieceGraph(GraphTokenizer):
         self._joins_quotes = cleaner.joins_quotes
         self._decomposed = self._lowered = None
         if cleaner.strip_accents:
-            self._decomposed = _Replacement(decomposed)
+            self._decomposed = _Replacement(decompose)
         if cleaner.do_lower_case:
             self._lowered = _Replacement(str.lower)
             self._case = _numbers(case_properties)
@@ -69,7 +69,7 @@ class SentencePieceGraph(GraphTokenizer):
         starts, stops = _of_characters(
             points, clean, piece_rows, starts.flat_values, stops.flat_values
         )
-        ids, piece_rows, starts, stops = self._placed(
+        ids, piece_rows, starts, stops = self._place(
             ids.flat_values, piece_rows, starts, stops, points, clean.row_limits()
         )
         # From the clean text to the original one. The end of a text has no character.
@@ -84,7 +84,7 @@ class SentencePieceGraph(GraphTokenizer):
         return tuple(by_rows(x, piece_rows, number) for x in (ids, first, last))
 
     def _clean(self, points, rows):
-        """Does what `Cleaner.aligned` does.
+        """Does what `Cleaner.align` does.
 
         Returns int32 [n]: the code points of the clean texts; for each of them, its place
         among those of the texts, and where its original ends there.
@@ -118,8 +118,8 @@ class SentencePieceGraph(GraphTokenizer):
             sources = tf.gather(sources, places)
         return points, sources, tf.gather(stops, sources)
 
-    def _placed(self, ids, rows, starts, stops, points, limits):
-        """Does what `SentencePiece._placed` does, for all pieces at once."""
+    def _place(self, ids, rows, starts, stops, points, limits):
+        """Does what `SentencePiece._place` does, for all pieces at once."""
         is_visible = self._is_blank(points) == 0
         visible = tf.cast(tf.where(is_visible)[:, 0], tf.int32)
         bounds = tf.concat([visible, tf.shape(points)], 0)

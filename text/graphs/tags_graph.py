@@ -129,7 +129,7 @@ def windows(edges: tf.Tensor, of: Sentences, capacity: int) -> tf.Tensor:
         edges: int32 [words + 1], the number of pieces before each word, and in total.
         capacity: pieces per row.
     Returns:
-        int32 [rows, 4]: the fields of `tag_rows.Window`, in the order of the words.
+        int32 [rows, 4]: the fields of `tag_rows.TagWindow`, in the order of the words.
     """
     pieces = tf.gather(edges, of.own_stop) - tf.gather(edges, of.own_start)
     at_once = tf.where(pieces > capacity, capacity // 2, capacity)
@@ -248,18 +248,18 @@ def read(
     )
     requests = tf.shape(words, tf.int64)[0]
 
-    def padded(values, padding):
+    def pad(values, padding):
         ragged = tf.RaggedTensor.from_value_rowids(values, first[:, 0], requests)
         return ragged.to_tensor(padding)
 
     return {
         "tags": tf.where(words == "", "", marks),
-        "entities": padded(
+        "entities": pad(
             tf.strings.reduce_join(inside, axis=1, separator=separator), ""
         ),
-        "entity_types": padded(tf.gather(types, tf.gather_nd(kinds, first)), ""),
-        "entity_starts": padded(tf.cast(first[:, 1], tf.int32), -1),
-        "entity_stops": padded(tf.cast(last[:, 1], tf.int32) + 1, -1),
+        "entity_types": pad(tf.gather(types, tf.gather_nd(kinds, first)), ""),
+        "entity_starts": pad(tf.cast(first[:, 1], tf.int32), -1),
+        "entity_stops": pad(tf.cast(last[:, 1], tf.int32) + 1, -1),
     }
 
 

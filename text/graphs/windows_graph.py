@@ -30,8 +30,8 @@ def windows(
     return tokens.with_flat_values(tf.gather(ids.flat_values, tokens.flat_values)), text
 
 
-def pooled(values: tf.Tensor, texts: tf.Tensor, number: tf.Tensor, pooling: str):
-    """float32 [windows, n], int32 [windows] -> [number, n]; see `text_windows.pooled`."""
+def pool(values: tf.Tensor, texts: tf.Tensor, number: tf.Tensor, pooling: str):
+    """float32 [windows, n], int32 [windows] -> [number, n]; see `text_windows.pool`."""
     pool = {
         "mean": tf.math.unsorted_segment_mean,
         "max": tf.math.unsorted_segment_max,

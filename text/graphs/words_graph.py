@@ -62,10 +62,10 @@ class WordsGraph(GraphTokenizer):
     def encode_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         points, rows = decoded.flat_values, row_numbers(decoded.row_limits())
-        points, sources, properties = self._replaced(points, rows)
+        points, sources, properties = self._replace(points, rows)
         last_sources = sources
         if self._composes_hangul:
-            points, sources, last_sources = _composed_hangul(points, sources, rows)
+            points, sources, last_sources = _compose_hangul(points, sources, rows)
         words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
         # Words repeat, so each distinct word is split once.
         distinct, numbers = tf.unique(words)
@@ -93,7 +93,7 @@ class WordsGraph(GraphTokenizer):
 
     # --- Code points -----------------------------------------------------------------
 
-    def _replaced(self, points, rows):
+    def _replace(self, points, rows):
         """The replaced code points of all texts, the source of each, and properties."""
         properties = self.properties(points)
         if self._final_sigmas:
@@ -120,7 +120,7 @@ class WordsGraph(GraphTokenizer):
         )
         values = tf.where(kinds >= _FIRST_TEXT, own, itself)
         if self._decomposes:
-            values, sources = _composed_in_order(values, sources, rows)
+            values, sources = _compose_in_order(values, sources, rows)
         return values, sources, properties
 
 
@@ -156,12 +156,12 @@ def _code_points(
 
 
 def _replacement(splitter, character):
-    """Code points for `_composed_in_order`; plain ones without decomposition."""
+    """Code points for `_compose_in_order`; plain ones without decomposition."""
     text = character.lower() if splitter.do_lower_case else character
     if not splitter.strip_accents:
         return tuple(ord(part) for c in text for part in splitter.table[ord(c)])
     replacement = []
-    for c in splitter.decomposed(text):
+    for c in splitter.decompose(text):
         combining = unicodedata.combining(c)
         if unicodedata.category(c) == "Mn" and not combining:
             replacement.append(ord(c) | _DROPPED)  # marks do not move past it
@@ -225,7 +225,7 @@ def final_sigmas(
     )
 
 
-def _composed_in_order(values, sources, rows):
+def _compose_in_order(values, sources, rows):
     """Puts marks in canonical order, and drops those that only separate others.
 
     Accents have already been removed, so few texts have any marks to reorder.
@@ -246,7 +246,7 @@ def _composed_in_order(values, sources, rows):
     return tf.boolean_mask(points, keeps), tf.boolean_mask(sources, keeps)
 
 
-def _composed_hangul(points, sources, rows):
+def _compose_hangul(points, sources, rows):
     """Letters of Hangul as the syllables that they spell; see `WordSplitter`.
 
     Returns int32 [n]: code points, and the first and the last source of each.
@@ -255,7 +255,7 @@ def _composed_hangul(points, sources, rows):
     is_second = (points >= _SECOND) & (points < _SECOND + _SECONDS)
     is_third = (points > _NO_THIRD) & (points < _NO_THIRD + _THIRDS)
 
-    def joined(points, sources, lasts, is_begin, is_end, values):
+    def join(points, sources, lasts, is_begin, is_end, values):
         """Replaces each two neighbours of a text, a begin and an end."""
         of_row = tf.gather(rows, sources)
         is_pair = is_begin[:-1] & is_end[1:] & (of_row[:-1] == of_row[1:])
@@ -266,9 +266,9 @@ def _composed_hangul(points, sources, rows):
         lasts = tf.where(begins, tf.roll(lasts, -1, 0), lasts)
         return tuple(tf.boolean_mask(x, kept) for x in (values, sources, lasts))
 
-    def composed():
+    def compose():
         is_first = (points >= _FIRST) & (points < _FIRST + _FIRSTS)
-        made = joined(
+        made = join(
             points,
             sources,
             lasts,
@@ -282,12 +282,12 @@ def _composed_hangul(points, sources, rows):
         is_open = (place >= 0) & (place < _FIRSTS * _SECONDS * _THIRDS)
         is_open &= place % _THIRDS == 0
         is_end = (made[0] > _NO_THIRD) & (made[0] < _NO_THIRD + _THIRDS)
-        return joined(
+        return join(
             *made, is_open, is_end, lambda open, third: open + third - _NO_THIRD
         )
 
     return tf.cond(
-        tf.reduce_any(is_second | is_third), composed, lambda: (points, sources, lasts)
+        tf.reduce_any(is_second | is_third), compose, lambda: (points, sources, lasts)
     )
 
 

@@ -45,7 +45,7 @@ class RunningSums(abc.ABC):
     def plots(self) -> list[Histogram | Bars]:
         """The sums as pictures."""
 
-    def implausible(self) -> Iterator[tuple[str, str]]:
+    def find_implausible(self) -> Iterator[tuple[str, str]]:
         """Yields (rule, what was found) for sums that chance does not explain."""
         yield from ()
 

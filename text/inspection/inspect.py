@@ -131,14 +131,14 @@ class Inspection:
             self._compare_sums(one)
         if self.statistics:
             where = f"all {self.statistics.records:,} valid records"
-            for rule, what in self.statistics.implausible():
+            for rule, what in self.statistics.find_implausible():
                 self.violations.add(rule, f"{where}: {rule}; {what}")
 
     def _read_file(self, path, size, progress):
         opened, position, number = [], 0, 0
 
         def opener(path):
-            opened[:] = [sources.opened(path)]
+            opened[:] = [sources.open_file(path)]
             return opened[0]
 
         source = itertools.islice(framing.read(path, opener), self._max_records)
@@ -214,7 +214,7 @@ class Inspection:
     def _add(self, path, number, examples):
         inspector = self._of_file
         batch, faults = encoding.decode(examples, inspector.instances.schema())
-        text = inspector.masks.unmasked(batch)
+        text = inspector.masks.unmask(batch)
         problems = first_broken(batch, text, inspector)
         problems |= {row: ("another schema", fault) for row, fault in faults.items()}
         for row, (rule, line) in sorted(problems.items()):

@@ -53,7 +53,7 @@ def write(path: str, files: list[str], inspection: Inspection) -> None:
             f'<h2>In pictures</h2><div class="grid">{cards}</div>',
         ]
     if inspection.shown:
-        parts.append(_shown(inspection))
+        parts.append(_first_records(inspection))
     parts += [
         _flags(description)
         for description in {
@@ -174,7 +174,7 @@ def _ticks(first, last, most):
 # === Records and flags ===
 
 
-def _shown(inspection):
+def _first_records(inspection):
     legend = inspection.inspector.instances.masks.are_drawn and (
         "<p>To predict: "
         '<span class="mask">cat</span> replaced by [MASK], '

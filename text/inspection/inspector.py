@@ -80,7 +80,7 @@ class MaskInspector:
         self.vocabulary = vocabulary
         self.is_described = is_described
 
-    def unmasked(self, batch: Batch) -> Unmasked:
+    def unmask(self, batch: Batch) -> Unmasked:
         """The batch before masking; it means little for records that break a rule."""
         ids = batch["input_ids"]
         lengths = np.clip(batch["input_mask"].sum(axis=1), 0, ids.shape[1])

@@ -33,8 +33,8 @@ class WordStartInspector(MaskInspector):
 class StaticMaskInspector(MaskInspector):
     """Of records that say which tokens to predict."""
 
-    def unmasked(self, batch) -> Unmasked:
-        text = super().unmasked(batch)
+    def unmask(self, batch) -> Unmasked:
+        text = super().unmask(batch)
         ids, is_predicted = text.ids.copy(), batch["masked_lm_weights"] == 1
         positions = np.clip(batch["masked_lm_positions"], 0, ids.shape[1] - 1)
         rows, slots = np.nonzero(is_predicted)
@@ -143,7 +143,7 @@ class _Predictions(figures.RunningSums):
         self._expected += len(originals) * shares
         self._variance += len(originals) * shares * (1 - shares)
 
-    def implausible(self) -> Iterator[tuple[str, str]]:
+    def find_implausible(self) -> Iterator[tuple[str, str]]:
         yield from self._implausible_rate()
         deviation = np.abs(self._outcomes - self._expected)
         if (deviation > figures.DEVIATIONS * np.sqrt(self._variance) + 0.5).any():

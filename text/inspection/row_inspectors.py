@@ -213,7 +213,7 @@ class _Sides(figures.RunningSums):
             self._ones += int(labels.sum())
             self._most = max(self._most, most)
 
-    def implausible(self) -> Iterator[tuple[str, str]]:
+    def find_implausible(self) -> Iterator[tuple[str, str]]:
         if not self._pairs:
             return
         share = self._ones / self._pairs

@@ -15,7 +15,7 @@ class Statistics:
     def __init__(self, inspector: Inspector):
         self.records = 0
         self.parts = [
-            _Text(inspector.options.max_seq_length, inspector.vocabulary),
+            _TextStatistics(inspector.options.max_seq_length, inspector.vocabulary),
             *inspector.masks.figures(),
             *inspector.figures(),
         ]
@@ -26,10 +26,10 @@ class Statistics:
         for part in self.parts:
             part.add(batch, text, options)
 
-    def implausible(self) -> Iterator[tuple[str, str]]:
+    def find_implausible(self) -> Iterator[tuple[str, str]]:
         """Yields (rule, what was found) for sums that chance does not explain."""
         for part in self.parts:
-            yield from part.implausible()
+            yield from part.find_implausible()
 
     def lines(self) -> list[tuple[str, str]]:
         """The sums in words: (name, value)."""
@@ -44,7 +44,7 @@ class Statistics:
         return sorted(plots, key=lambda plot: isinstance(plot, figures.Bars))
 
 
-class _Text(figures.RunningSums):
+class _TextStatistics(figures.RunningSums):
     """Counts tokens of the text, which all records have."""
 
     def __init__(self, max_seq_length, vocabulary):

@@ -15,7 +15,7 @@ LEGEND = (
 _WIDTH = 88
 
 
-class Piece(NamedTuple):
+class TextToken(NamedTuple):
     """A token of the text.
 
     Attributes:
@@ -38,12 +38,12 @@ class Piece(NamedTuple):
         return f"[{shown}→{self.original}]"
 
 
-def sides(record: Batch, inspector: Inspector) -> dict[str, list[list[Piece]]]:
+def sides(record: Batch, inspector: Inspector) -> dict[str, list[list[TextToken]]]:
     """The words of each side, each a list of pieces; [CLS] and [SEP] are left out.
 
     The features of the record, each [length], need not be valid.
     """
-    vocabulary, text = inspector.vocabulary, _unmasked(record, inspector)
+    vocabulary, text = inspector.vocabulary, _unmask(record, inspector)
     predicted = set()
     if text.is_predicted.any():
         predicted.update(record["masked_lm_positions"][text.is_predicted[0]].tolist())
@@ -78,20 +78,20 @@ def sides(record: Batch, inspector: Inspector) -> dict[str, list[list[Piece]]]:
             original = vocabulary.continuation + original
         if not words or not is_joined:
             words.append([])
-        words[-1].append(Piece(original, name(vocabulary, shown), outcome))
+        words[-1].append(TextToken(original, name(vocabulary, shown), outcome))
         is_joined = bool(is_known and vocabulary.joins_next[id])
     return words_of_sides
 
 
-def _unmasked(record, inspector):
-    return inspector.masks.unmasked({key: row[None] for key, row in record.items()})
+def _unmask(record, inspector):
+    return inspector.masks.unmask({key: row[None] for key, row in record.items()})
 
 
 def heading(record: Batch, inspector: Inspector) -> str:
     """The sizes of a record, and its label."""
     parts = [f"{int(record['input_mask'].sum())} tokens"]
     if inspector.instances.masks.are_drawn:
-        is_predicted = _unmasked(record, inspector).is_predicted
+        is_predicted = _unmask(record, inspector).is_predicted
         parts[0] += f", {np.count_nonzero(is_predicted)} to predict"
     if label := inspector.label(record):
         parts.append(label)

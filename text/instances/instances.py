@@ -146,7 +146,7 @@ class Instances(abc.ABC):
     def check(self, vocabulary: Vocabulary) -> None:  # noqa: B027  most kinds take any
         """Raises UserError if the flags do not fit each other or the vocabulary."""
 
-    def arranged(self, records: np.ndarray, total: int, passes: int) -> np.ndarray:
+    def order_rows(self, records: np.ndarray, total: int, passes: int) -> np.ndarray:
         """The planned rows of records, for kinds with `rows_per_batch`.
 
         Args:

@@ -18,7 +18,7 @@ def windows(ids: Sequence[int], length: int, stride: int) -> list[Sequence[int]]
     return [ids[start : start + length] for start in starts]
 
 
-def pooled(values: np.ndarray, texts: np.ndarray, pooling: str) -> np.ndarray:
+def pool(values: np.ndarray, texts: np.ndarray, pooling: str) -> np.ndarray:
     """One vector for each text.
 
     Args:

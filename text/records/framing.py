@@ -28,25 +28,25 @@ def length_at(content, position: int) -> int | None:
     return length if header == _header(length) else None
 
 
-def _masked(crc):
+def _mask(crc):
     """The checksums as TFRecord files have them: int, or uint64 [records]."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _masked_crc(content):
-    return _masked(google_crc32c.value(content))
+def _mask_crc(content):
+    return _mask(google_crc32c.value(content))
 
 
 @functools.lru_cache(1 << 12)
 def _header(length):
     content = struct.pack("<Q", length)
-    return content + struct.pack("<I", _masked_crc(content))
+    return content + struct.pack("<I", _mask_crc(content))
 
 
 def frame(examples: list[bytes]) -> bytes:
     """Joins serialized examples in the format of a TFRecord file."""
     crcs = np.fromiter(map(google_crc32c.value, examples), np.uint64, len(examples))
-    footers = _masked(crcs).astype("<u4").tobytes()
+    footers = _mask(crcs).astype("<u4").tobytes()
     parts = []
     for i, example in enumerate(examples):
         parts += _header(len(example)), example, footers[4 * i : 4 * i + 4]
@@ -55,11 +55,11 @@ def frame(examples: list[bytes]) -> bytes:
 
 def is_gzip(path: str) -> bool:
     """Whether a TFRecord file is compressed with gzip, judging by its first bytes."""
-    with sources.opened(path) as file:
+    with sources.open_file(path) as file:
         return file.read(3) == b"\x1f\x8b\x08"
 
 
-def read(path: str, opener=sources.opened) -> Iterator[bytes]:
+def read(path: str, opener=sources.open_file) -> Iterator[bytes]:
     """Yields the serialized examples of a TFRecord file; `opener` maps its path to the
     open file.
     """
@@ -81,7 +81,7 @@ def read(path: str, opener=sources.opened) -> Iterator[bytes]:
 def _read_record(file, header, where):
     if len(header) == 12:
         length, crc = struct.unpack("<QI", header)
-        if crc != _masked_crc(header[:8]):
+        if crc != _mask_crc(header[:8]):
             raise UserError(
                 f"{where}: the length's checksum is wrong; the file is damaged or is not a "
                 "TFRecord file"
@@ -93,7 +93,7 @@ def _read_record(file, header, where):
             )
         content, footer = file.read(length), file.read(4)
         if len(content) == length and len(footer) == 4:
-            if struct.unpack("<I", footer)[0] != _masked_crc(content):
+            if struct.unpack("<I", footer)[0] != _mask_crc(content):
                 raise UserError(
                     f"{where}: the data's checksum is wrong; write or copy the file again"
                 )

@@ -211,7 +211,7 @@ class Records:
         begun, inside = divmod(first, self.total)
         return tf.data.Dataset.range(begun, tf.int64.max).flat_map(epoch).skip(inside)
 
-    def _ordered(self, first: int) -> tf.data.Dataset:
+    def _read_in_order(self, first: int) -> tf.data.Dataset:
         """Endless records in the order of the files, from one of all epochs on."""
         inside = first % self.total
         if not self.packed:
@@ -250,7 +250,7 @@ class Records:
         """
         first, size = first_batch * batch_size, batch_size // part.replicas
         if self.rows_per_batch:
-            share = self._ordered(first).shard(part.hosts, part.host)
+            share = self._read_in_order(first).shard(part.hosts, part.host)
             batches = share.batch(size)
         elif self.packed:
             share = self._sequence(seed, first).shard(part.hosts, part.host)

@@ -235,7 +235,7 @@ class Rows:
         def order(epoch):
             return np.random.default_rng((seed, epoch)).permutation(len(self))
 
-        def shuffled(start, stop):
+        def shuffled_rows(start, stop):
             """Rows `start` to `stop` of an endless sequence of shuffled epochs."""
             return np.concatenate(
                 [
@@ -247,7 +247,7 @@ class Rows:
         for begin, end in self._windows(batch_size, num_batches):
             if end <= first_batch:
                 continue
-            rows = shuffled(begin * batch_size, end * batch_size)
+            rows = shuffled_rows(begin * batch_size, end * batch_size)
             if len(self._lengths) > 1:
                 rows = rows[np.argsort(self._buckets[rows], kind="stable")]
             batches = rows.reshape(-1, batch_size)
@@ -302,7 +302,7 @@ class Rows:
         # All batches determine few lengths, so that a resumed run keeps them.
         begin = 0 if self._tokens_per_length else first_batch
         rows = self._of_run(batch_size, seed, num_batches, begin)
-        lengths = self._padded(rows)[first_batch - begin :]
+        lengths = self._padded_lengths(rows)[first_batch - begin :]
         rows = rows[first_batch - begin :]
         return self._dataset(rows, np.ones(rows.shape, bool), lengths, part)
 
@@ -311,7 +311,7 @@ class Rows:
     ) -> list[int]:
         """The lengths to which the batches of `training` are padded, ascending."""
         rows = self._of_run(batch_size, seed, num_batches)
-        return np.unique(self._padded(rows)).tolist()
+        return np.unique(self._padded_lengths(rows)).tolist()
 
     def places(
         self, batch_size: int, *, seed: int, num_batches: int, batch: int
@@ -340,7 +340,7 @@ class Rows:
         rows = self.in_order(batch_size)
         real = rows >= 0
         rows = np.where(real, rows, rows[:, :1])
-        return self._dataset(rows, real, self._padded(rows), part)
+        return self._dataset(rows, real, self._padded_lengths(rows), part)
 
     # --- Batches ---------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class Rows:
             num_batches - begin,
         )
 
-    def _padded(self, rows):
+    def _padded_lengths(self, rows):
         """int [batches]: the length to which each batch of rows [batches, batch_size] is
         padded.
         """
@@ -410,10 +410,10 @@ class Rows:
         for name, values in tf.io.parse_example(serialized, spec).items():
             if values.dtype == tf.int64:
                 values = tf.cast(values, tf.int32)
-            batch[name] = self._cropped(values, fields[name].shape, length)
+            batch[name] = self._crop(values, fields[name].shape, length)
         return batch | {"is_real_example": real}
 
-    def _cropped(self, values, shape, length):
+    def _crop(self, values, shape, length):
         """Cuts the padding after `length` off the sequence's axis."""
         if None not in shape or len(self._lengths) == 1:
             return values

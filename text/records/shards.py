@@ -58,7 +58,7 @@ def survey(
     files = []
     for path in find(patterns):
         size = anywhere.stat(path).length
-        number, offsets = _described(path, size, described.get(path))
+        number, offsets = _number_and_offsets(path, size, described.get(path))
         if number == 0:
             continue
         if not size:
@@ -77,7 +77,7 @@ def survey(
     return files
 
 
-def _described(path, size, description):
+def _number_and_offsets(path, size, description):
     """Number and offsets of a file's records from its description, or None."""
     if description is None:
         return None, None

@@ -170,7 +170,7 @@ class Window(NamedTuple):
         return max(self.stop + self.offset, self.cls) + 1
 
 
-class Row(NamedTuple):
+class QuestionRow(NamedTuple):
     """A question and a window as the encoder takes them, not padded.
 
     The start and end of the answer are at [CLS] if the row does not contain all of it.
@@ -189,7 +189,7 @@ def rows(
     vocabulary: Vocabulary,
     lengths: Lengths,
     answer: tuple[int, int] | None = None,
-) -> Iterator[Row]:
+) -> Iterator[QuestionRow]:
     """Lays out a question with each window of a document; none if that has no tokens.
 
     Args:
@@ -217,10 +217,10 @@ def rows(
         start = end = cls
         if answer and first <= answer[0] and answer[1] < stop:
             start, end = answer[0] + window.offset, answer[1] + window.offset
-        yield Row(input_ids, segment_ids, start, end, window)
+        yield QuestionRow(input_ids, segment_ids, start, end, window)
 
 
-class Span(NamedTuple):
+class AnswerSpan(NamedTuple):
     """A piece of a document that may be the answer, `document.text[start:end]`.
 
     The text "" means that there is no answer. The probability is relative to the other
@@ -239,18 +239,18 @@ class Answer(NamedTuple):
     """What was found for one question.
 
     Attributes:
-        nbest: list of `Span`, at least one.
+        nbest: list of `AnswerSpan`, at least one.
         best: the first of them with text; None if no span is possible.
         null_odds: score of no answer minus that of `best`, if requested; otherwise None.
         nothing: "no answer", if it does not compete with the others in `nbest`.
     """
 
-    nbest: list[Span]
-    best: Span | None
+    nbest: list[AnswerSpan]
+    best: AnswerSpan | None
     null_odds: float | None
-    nothing: Span | None = None
+    nothing: AnswerSpan | None = None
 
-    def chosen(self, null_threshold: float = 0.0) -> Span:
+    def choose(self, null_threshold: float = 0.0) -> AnswerSpan:
         """The answer, without text if the odds of that are above the threshold."""
         if self.null_odds is None:
             return self.nbest[0]
@@ -259,7 +259,7 @@ class Answer(NamedTuple):
         return self.nothing or next(span for span in self.nbest if not span.text)
 
     def text(self, null_threshold: float = 0.0) -> str:
-        return self.chosen(null_threshold).text
+        return self.choose(null_threshold).text
 
 
 def best_answers(
@@ -302,7 +302,7 @@ def best_answers(
         return starts, start_scores, ends[:, None], end_scores[:, None]
 
     nulls = _nulls(table, start_logits, end_logits) if with_null else {}
-    no_logits = Span("", 0, 0, 0.0, 0.0)
+    no_logits = AnswerSpan("", 0, 0, 0.0, 0.0)
     return [
         _answer(
             document,
@@ -311,7 +311,7 @@ def best_answers(
             n_best_size,
         )
         for question, (document, candidates) in enumerate(
-            ranked(documents, table, choices, max_answer_length)
+            rank_answers(documents, table, choices, max_answer_length)
         )
     ]
 
@@ -322,7 +322,7 @@ def table_of(questions: Sequence[int], windows: Sequence[Window]) -> np.ndarray:
     return np.column_stack((np.array(questions, np.int64), columns))
 
 
-def ranked(
+def rank_answers(
     documents: Sequence[Document],
     table: np.ndarray,
     choices: Callable[[slice], tuple[np.ndarray, ...]],
@@ -408,12 +408,12 @@ def _nulls(table, start_logits, end_logits):
     nulls = {}
     for question, start, end in zip(table[:, 0].tolist(), starts, ends, strict=True):
         if question not in nulls or start + end < _score(nulls[question]):
-            nulls[question] = Span("", 0, 0, start, end)
+            nulls[question] = AnswerSpan("", 0, 0, start, end)
     return nulls
 
 
 def _answer(document, candidates, null, n_best_size):
-    """Args: `candidates` of one question, best first; `null` is a `Span` or None."""
+    """Args: `candidates` of one question, best first; `null` is a `AnswerSpan` or None."""
     nbest = list(itertools.islice(distinct(document, candidates), n_best_size))
     has_span = len(nbest) > 0
     if null:
@@ -431,8 +431,8 @@ def _answer(document, candidates, null, n_best_size):
     return Answer(nbest, best, null_odds)
 
 
-def distinct(document: Document, candidates: np.ndarray) -> Iterator[Span]:
-    """Yields a `Span` for each new text of the candidates, which are best first."""
+def distinct(document: Document, candidates: np.ndarray) -> Iterator[AnswerSpan]:
+    """Yields a `AnswerSpan` for each new text of the candidates, which are best first."""
     seen = set()
     for _, first, last, start_logit, end_logit, _ in map(np.void.item, candidates):
         start, end = int(document.starts[first]), int(document.ends[last])
@@ -442,16 +442,16 @@ def distinct(document: Document, candidates: np.ndarray) -> Iterator[Span]:
         collapsed = " ".join(text.split())
         if text and collapsed not in seen:
             seen.add(collapsed)
-            yield Span(text, start, start + len(text), start_logit, end_logit)
+            yield AnswerSpan(text, start, start + len(text), start_logit, end_logit)
 
 
 def _score(span):
     return span.start_logit + span.end_logit
 
 
-def with_probabilities(spans: list[Span]) -> list[Span]:
+def with_probabilities(spans: list[AnswerSpan]) -> list[AnswerSpan]:
     """The same with probabilities; `NO_CANDIDATE` if there are none."""
-    spans = spans or [Span(NO_CANDIDATE, 0, 0, 0.0, 0.0)]
+    spans = spans or [AnswerSpan(NO_CANDIDATE, 0, 0, 0.0, 0.0)]
     most = max(map(_score, spans))
     odds = [math.exp(_score(span) - most) for span in spans]
     total = sum(odds)
@@ -520,7 +520,7 @@ def best_of_top_spans(
     lowest[np.isinf(lowest)] = 0.0
     answers = []
     for (document, candidates), logit in zip(
-        ranked(
+        rank_answers(
             documents,
             table,
             lambda rows: tuple(x[rows] for x in top_spans[:4]),
@@ -534,6 +534,6 @@ def best_of_top_spans(
         best = nbest[0] if nbest[0].end else None
         odds = math.exp(-min(abs(logit), 700.0))
         probability = (1.0 if logit > 0 else odds) / (1.0 + odds)
-        nothing = Span("", 0, 0, logit, 0.0, probability)
+        nothing = AnswerSpan("", 0, 0, logit, 0.0, probability)
         answers.append(Answer(nbest, best, logit if with_null else None, nothing))
     return answers

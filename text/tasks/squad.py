@@ -17,7 +17,7 @@ from text.tokenizers.tokenizer import Tokenizer
 _KLUE_ID = "guid"  # what KLUE-MRC calls the id of a question
 
 
-class Example(NamedTuple):
+class Question(NamedTuple):
     """One question about one text."""
 
     id: str
@@ -31,8 +31,8 @@ class Example(NamedTuple):
         return [text for text, _ in self.answers]
 
 
-def read(path: str, max_line_mb: int | None = None) -> Iterator[tuple[str, Example]]:
-    """Yields the place of each question in a file of SQuAD's layout, and its `Example`.
+def read(path: str, max_line_mb: int | None = None) -> Iterator[tuple[str, Question]]:
+    """Yields the place of each question in a file of SQuAD's layout, and its `Question`.
 
     Args:
         max_line_mb: see `inputs.whole_text`.
@@ -74,7 +74,7 @@ def _questions(content, path):
                 yield where, question, context
 
 
-def read_to_answer(path: str, max_line_mb: int | None = None) -> list[Example]:
+def read_to_answer(path: str, max_line_mb: int | None = None) -> list[Question]:
     """Reads questions whose answers will be written by id, which must be unique."""
     examples, seen = [], {}
     for where, example in read(path, max_line_mb):
@@ -136,7 +136,7 @@ def _example(question, context, where):
     if "is_impossible" in question:
         is_impossible = _value(question, "is_impossible", where, bool)
     text = _value(question, "question", where, str)
-    return Example(id, text, context, tuple(named), is_impossible)
+    return Question(id, text, context, tuple(named), is_impossible)
 
 
 def _tokens_of(document, text, start):
@@ -150,7 +150,7 @@ def _tokens_of(document, text, start):
     return (int(places[0]), int(places[-1])) if len(places) else None
 
 
-def check_trainable(example: Example, where: str) -> None:
+def check_trainable(example: Question, where: str) -> None:
     """Refuses a question that no answer can be learned from; `where` is its place."""
     if not example.answers:
         raise UserError(
@@ -167,7 +167,7 @@ def check_trainable(example: Example, where: str) -> None:
             )
 
 
-def check_scorable(examples: list[Example], path: str, version_2: bool) -> None:
+def check_scorable(examples: list[Question], path: str, version_2: bool) -> None:
     """Refuses questions whose answers are not known, if all must have one or be
     impossible.
     """
@@ -186,7 +186,7 @@ def check_scorable(examples: list[Example], path: str, version_2: bool) -> None:
 
 
 def first_answer(
-    document: Document, tokenizer: Tokenizer, example: Example
+    document: Document, tokenizer: Tokenizer, example: Question
 ) -> tuple[int, int] | None:
     """The first of a question's answers that is in the text; see `find_answer`."""
     places = (

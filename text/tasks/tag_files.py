@@ -81,7 +81,7 @@ class _Word(NamedTuple):
     tag: str | None
 
 
-def _joined(blocks: Iterable[tuple[int, list[_Word]]], path: str) -> list[Sentence]:
+def _join(blocks: Iterable[tuple[int, list[_Word]]], path: str) -> list[Sentence]:
     """Sentences of the words between two lines without, each with its document."""
     sentences, before = [], 0
     for document, words in blocks:
@@ -120,13 +120,13 @@ class Columns(NamedTuple):
         Raises:
             UserError: a line has another number of columns, or there are no words.
         """
-        return _joined(self._blocks(lines, path), path)
+        return _join(self._blocks(lines, path), path)
 
     def with_tags(
         self, lines: Iterable[str], marks: Mapping[int, str]
     ) -> Iterator[str]:
         """The lines of a file with an added column of tags, by line number from 1."""
-        for number, line, cells in _numbered(lines):
+        for number, line, cells in _number_lines(lines):
             if not cells:
                 yield line
                 continue
@@ -138,7 +138,7 @@ class Columns(NamedTuple):
 
     def _blocks(self, lines, path):
         document, block, first, head = 0, [], "", None
-        for number, line, cells in _numbered(itertools.chain(lines, [""])):
+        for number, line, cells in _number_lines(itertools.chain(lines, [""])):
             if cells is None:  # a comment
                 continue
             if cells and not self._begins_document(cells):
@@ -176,7 +176,7 @@ class Columns(NamedTuple):
         return _DOCUMENT in (word.removeprefix(self.prefix) for word in words)
 
 
-def _numbered(lines):
+def _number_lines(lines):
     """Yields number, line and cells of each line; None for a comment."""
     has_comments = False
     for number, line in enumerate(lines, start=1):
@@ -253,7 +253,7 @@ class Conllu(NamedTuple):
         Raises:
             UserError: a line does not follow the format, or no word has a tag.
         """
-        sentences = _joined(self._blocks(lines, path), path)
+        sentences = _join(self._blocks(lines, path), path)
         if self.has_tags and all(set(one.tags) == {_EMPTY} for one in sentences):
             raise UserError(
                 f"{path}: no word has a tag in the column {CONLLU[self.tag]}; check "

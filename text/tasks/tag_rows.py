@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Window(NamedTuple):
+class TagWindow(NamedTuple):
     """Words `start` to `stop`; those from `own_start` to `own_stop` are labeled."""
 
     start: int
@@ -55,7 +55,7 @@ class Pieces:
 
 def windows(
     edges: np.ndarray, own_start: int, own_stop: int, capacity: int
-) -> Iterator[Window]:
+) -> Iterator[TagWindow]:
     """Rows that together label each of some words once, with others as context.
 
     The words share one row if they fit. Otherwise they are labeled in parts of half a row
@@ -80,5 +80,5 @@ def windows(
         right = min(right, spare - left)
         start = np.searchsorted(edges, edges[own_start] - left)
         stop = np.searchsorted(edges, edges[part_stop] + right, side="right") - 1
-        yield Window(int(start), own_start, part_stop, int(stop))
+        yield TagWindow(int(start), own_start, part_stop, int(stop))
         own_start = part_stop

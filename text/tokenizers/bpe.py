@@ -58,7 +58,7 @@ class BpeKind(Kind):
         """Makes a vocabulary of the tokens of a file; raises as `load` does."""
 
     def load(self, vocab_file, options):
-        self.resolved(options, vocab_file)  # refuses what has no effect
+        self.resolve(options, vocab_file)  # refuses what has no effect
         return self.tokenizer(*self._read(vocab_file))
 
     def load_vocabulary(self, vocab_file):
@@ -136,7 +136,7 @@ def _merges(
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not UTF-8 ({error})") from error
     pairs, seen = [], set()
-    for number, line in _numbered(text):
+    for number, line in _number_lines(text):
         pieces = tuple(line.split(" "))
         if len(pieces) != 2 or not all(pieces):
             raise UserError(
@@ -158,10 +158,12 @@ def _merges(
 
 def _pairs(content: bytes) -> list[str]:
     """The lines with pairs of a file of merges, whatever version it names."""
-    return [line for _, line in _numbered(content.decode("utf-8", errors="replace"))]
+    return [
+        line for _, line in _number_lines(content.decode("utf-8", errors="replace"))
+    ]
 
 
-def _numbered(text):
+def _number_lines(text):
     """The lines with pairs, and their numbers."""
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.removesuffix("\r")

@@ -30,7 +30,7 @@ class Filled(dict):
 _marks = Filled(lambda point: None if unicodedata.combining(chr(point)) else point)
 
 
-def decomposed(text: str) -> str:
+def decompose(text: str) -> str:
     """The text decomposed (NFKD), without its combining marks."""
     return unicodedata.normalize("NFKD", text).translate(_marks)
 
@@ -47,7 +47,7 @@ class Cleaner:
 
     Attributes:
         collapses_spaces: whether white space becomes single spaces.
-        strip_accents: whether text is `decomposed`.
+        strip_accents: whether text is `decompose`.
         joins_quotes: whether `` and '' become ".
     Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
         prepro_utils.py, preprocess_text.
@@ -71,10 +71,10 @@ class Cleaner:
             text = text.replace("``", '"').replace("''", '"')
         if not text.isascii():
             text = _SURROGATES.sub("\ufffd", text)
-            text = decomposed(text) if self.strip_accents else text
+            text = decompose(text) if self.strip_accents else text
         return text.lower() if self.do_lower_case else text
 
-    def aligned(self, text: str) -> tuple[str, list[int], list[int]]:
+    def align(self, text: str) -> tuple[str, list[int], list[int]]:
         """Like `clean`, with the start and the end in `text` of each character's original.
 
         A dropped mark belongs to the character before it.
@@ -91,7 +91,7 @@ class Cleaner:
             for match in character.finditer(text, *word.span()):
                 index, end = match.span()
                 part = match.group() if end - index == 1 else '"'
-                part = decomposed(part) if self.strip_accents else part
+                part = decompose(part) if self.strip_accents else part
                 if part:
                     starts += [index] * len(part)
                     ends += [end] * len(part)
@@ -126,6 +126,6 @@ class Verbatim(Cleaner):
     def clean(self, text):
         return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
-    def aligned(self, text):
+    def align(self, text):
         places = range(len(text) + 1)
         return self.clean(text), list(places[:-1]), list(places[1:])

@@ -105,7 +105,7 @@ class Kind(abc.ABC):
 
     # --- Flags -----------------------------------------------------------------------
 
-    def resolved(self, options, vocab_file: str) -> Mapping[str, object]:
+    def resolve(self, options, vocab_file: str) -> Mapping[str, object]:
         """The values of the `TokenizerOptions` that are left open, by name."""
         lowers, strips = options.do_lower_case is not False, options.strip_accents
         return {

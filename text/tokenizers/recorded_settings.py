@@ -26,7 +26,7 @@ class FolderText:
 
     Args:
         is_hugging_face: whether the weights there are in Hugging Face's layout.
-        noted: returns what `noted_by_run` does; by default, that.
+        noted: returns what `settings_of_run` does; by default, that.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class FolderText:
         noted: Callable[[], tuple[str, dict]] | None = None,
     ):
         self._folder, self._is_hugging_face = folder, is_hugging_face
-        self._noted = noted or (lambda: noted_by_run(folder))
+        self._noted = noted or (lambda: settings_of_run(folder))
 
     @functools.cached_property
-    def noted(self) -> tuple[str, dict]:
-        """See `noted_by_run`."""
+    def record(self) -> tuple[str, dict]:
+        """See `settings_of_run`."""
         return self._noted()
 
     def flags(self, kind: Kind) -> dict:
         """The `text_flags` of a kind that the files know, by name."""
-        return _text_flags(kind, self.hugging_face(kind) | self.noted[1])
+        return _text_flags(kind, self.hugging_face(kind) | self.record[1])
 
     def hugging_face(self, kind: Kind) -> dict:
         """What Hugging Face's files say of the flags, without those that they leave open.
@@ -125,7 +125,7 @@ def of_vocabulary(path: str, kind: Kind) -> dict:
         return {}
     folder = os.path.dirname(path)
     text, settings = FolderText(folder), {}
-    of_file, (_, of_run) = _notes(path, kind), text.noted
+    of_file, (_, of_run) = _notes(path, kind), text.record
     if kind.find(folder) == path:
         settings = text.hugging_face(kind)
         _check_agreement(path + SUFFIX, of_file, folder, settings)
@@ -182,7 +182,7 @@ def _text_flags(kind, settings):
     return {name: value for name, value in values.items() if value is not None}
 
 
-def noted_by_run(folder: str) -> tuple[str, dict]:
+def settings_of_run(folder: str) -> tuple[str, dict]:
     """How the text of a run became ids: the file that says so, and its content.
 
     That has `Tokenizer.settings` and more, or is empty if the run noted nothing.

@@ -24,7 +24,7 @@ from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_j
 from text.tokenizers.cleaner import Filled, loses_voicing
 from text.tokenizers.kind import Kind, hugging_face_classes
 from text.tokenizers.sentencepiece_family import KOBERT, SPACE, Family
-from text.tokenizers.tokenizer import HuggingFace, Tokenizer
+from text.tokenizers.tokenizer import HuggingFaceFiles, Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "spiece.model"
@@ -83,7 +83,7 @@ class SentencePiece(Tokenizer):
         except ValueError as error:
             raise UserError(f"{path}: {error}") from error
         self.family = _known_family(path, tokens)
-        self.extended_model = self.family.extended(self.model, tokens)
+        self.extended_model = self.family.extend(self.model, tokens)
         self._processor = sentencepiece_files.processor(self.extended_model)
         tokens = sentencepiece_files.tokens(self.extended_model)
         self.vocabulary = _vocabulary(path, self.model, tokens, self.family)
@@ -110,9 +110,9 @@ class SentencePiece(Tokenizer):
         return {VOCABULARY_FILE: self.model}
 
     def hugging_face(self):
-        return HuggingFace(
+        return HuggingFaceFiles(
             sentencepiece_json.config(self),
-            sentencepiece_json.written(self),
+            sentencepiece_json.to_json(self),
             sentencepiece_json.difference(self),
         )
 
@@ -138,10 +138,10 @@ class SentencePiece(Tokenizer):
         """Spaces are in no piece, so \u2581 alone is empty and ends where the next piece
         starts; pieces of one character share its offsets.
         """
-        clean, begins, stops = self.cleaner.aligned(text)
+        clean, begins, stops = self.cleaner.align(text)
         ids, starts, ends = [], [], []
         for piece in self._encode(clean, out_type="immutable_proto").pieces:
-            placed = self._placed(piece.id, piece.begin, piece.end, clean)
+            placed = self._place(piece.id, piece.begin, piece.end, clean)
             for new, start, end in placed:
                 ids.append(new)
                 start_in_text = begins[start] if start < len(begins) else len(text)
@@ -149,7 +149,7 @@ class SentencePiece(Tokenizer):
                 ends.append(stops[end - 1] if end > start else start_in_text)
         return ids, starts, ends
 
-    def _placed(self, id, start, end, clean):
+    def _place(self, id, start, end, clean):
         """Yields the ids that an id becomes, each with the characters it is made of."""
         while start < end and self._is_blank[clean[start]]:
             start += 1
@@ -248,13 +248,13 @@ class SentencePieceKind(Kind):
     def parse(self, content):
         tokens = sentencepiece_files.tokens(content)
         if family := _family(tokens):
-            tokens = sentencepiece_files.tokens(family.extended(content, tokens))
+            tokens = sentencepiece_files.tokens(family.extend(content, tokens))
         return tokens
 
     def read_files(self, vocab_file):
         return _files(vocab_file)
 
-    def resolved(self, options, vocab_file):
+    def resolve(self, options, vocab_file):
         settings = self.load(vocab_file, options).settings | {"split_cjk": True}
         return {name: settings[name] for name in settings if name != "vocab_sha256"}
 

@@ -80,13 +80,13 @@ class Family:
             do_lower_case = self.do_lower_case
         return Cleaner(do_lower_case, strip_accents, self.joins_quotes)
 
-    def extended(self, model: bytes, tokens: list[str]) -> bytes:
+    def extend(self, model: bytes, tokens: list[str]) -> bytes:
         """A model, which has these tokens, with the sentinels at the end, the first one
         last.
         """
         present = set(tokens)
         new = (x for x in reversed(self.special.sentinels) if x not in present)
-        return sentencepiece_files.extended(model, new)
+        return sentencepiece_files.extend(model, new)
 
 
 # Source: SKTBrain/KoBERT@11d0c20 kobert_hf/kobert_tokenizer/kobert_tokenizer.py.

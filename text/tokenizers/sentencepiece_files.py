@@ -107,7 +107,7 @@ def pieces(model: bytes) -> list[tuple[str, float, bool]]:
     ]
 
 
-def extended(model: bytes, pieces: Iterable[str]) -> bytes:
+def extend(model: bytes, pieces: Iterable[str]) -> bytes:
     """A model with more user-defined pieces; messages are joined by joining their bytes."""
     return model + b"".join(_piece(piece, 0.0, Piece.USER_DEFINED) for piece in pieces)
 

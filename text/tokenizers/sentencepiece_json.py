@@ -98,7 +98,7 @@ def _specification(content) -> Specification:
 
 
 def _is_ours(content, family, specification) -> bool:
-    """Whether text is split as `written` writes it."""
+    """Whether text is split as `to_json` writes it."""
     flags = tokenizer_json.unigram_settings(content)
     cleaner = family.cleaner(
         flags.get("do_lower_case"), flags.get("strip_accents", True)
@@ -121,7 +121,7 @@ def _without_tables(normalizer) -> list[dict]:
 
 
 def _without_sentinels(path, tokens, sentinels):
-    """The pieces of the .model file; `Family.extended` adds the others to it."""
+    """The pieces of the .model file; `Family.extend` adds the others to it."""
     if not sentinels:
         return tokens
     names = [sentinel.removeprefix(_SPACE) for sentinel in reversed(sentinels)]
@@ -171,7 +171,7 @@ def _name(step: Mapping) -> str:
 
 
 def difference(tokenizer) -> str | None:
-    """What `written` does not do as a `SentencePiece`, if there is anything."""
+    """What `to_json` does not do as a `SentencePiece`, if there is anything."""
     if sentencepiece_files.specification(tokenizer.model).model_type != _UNIGRAM:
         return "its model is not a Unigram model, which tokenizer.json could describe"
     if tokenizer.splits:
@@ -184,7 +184,7 @@ def difference(tokenizer) -> str | None:
     return None
 
 
-def written(tokenizer) -> str | None:
+def to_json(tokenizer) -> str | None:
     """The file for a `SentencePiece`; None if there can be none."""
     specification = sentencepiece_files.specification(tokenizer.model)
     if specification.model_type != _UNIGRAM:
@@ -297,9 +297,9 @@ def _before_composed_marks() -> str:
     """
     before = collections.defaultdict(set)  # a mark -> letters, and marks of letters
     for point in range(sys.maxunicode + 1):
-        letter, *mark = _decomposed(chr(point))
+        letter, *mark = _decompose(chr(point))
         if mark and unicodedata.is_normalized("NFC", chr(point)):
-            before[mark[0]].add(_decomposed(letter)[-1])
+            before[mark[0]].add(_decompose(letter)[-1])
     # Two marks that nothing sets apart are from one character, which is not composed.
     ways = (
         rf"(?<=[{''.join(sorted(befores))}]{_APART})(?={mark}(?!\p{{M}}))"
@@ -308,7 +308,7 @@ def _before_composed_marks() -> str:
     return f"{_APART}(?:{'|'.join(ways)})"
 
 
-def _decomposed(character) -> list[str]:
+def _decompose(character) -> list[str]:
     """A letter and a mark, or what cannot be decomposed."""
     codes = unicodedata.decomposition(character).split()
     is_pair = len(codes) == 2 and codes[0][0] != "<"

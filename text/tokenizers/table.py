@@ -62,12 +62,12 @@ def kind_of_tokenizer(tokenizer: Tokenizer) -> Kind:
 def load_vocabulary(vocab_file: str) -> Vocabulary:
     """Reads a vocabulary of any kind."""
     vocab_file = _file(vocab_file)
-    with _named_for_what_it_is(vocab_file):
+    with _name_real_format(vocab_file):
         return kind_of(vocab_file).load_vocabulary(vocab_file)
 
 
 @contextlib.contextmanager
-def _named_for_what_it_is(vocab_file):
+def _name_real_format(vocab_file):
     """Says so if a file that cannot be read as a vocab.txt is SentencePiece's."""
     try:
         yield
@@ -146,13 +146,13 @@ class TokenizerOptions(options.Group):
         "SentencePiece.",
     )
 
-    def completed(self, vocab_file: str) -> typing.Self:
+    def fill_in(self, vocab_file: str) -> typing.Self:
         """These flags; what is not given is as the files next to a vocabulary say."""
         vocab_file = _file(vocab_file)
         kind, chosen = kind_of(vocab_file), self._following(vocab_file)
         if all(getattr(chosen, name) is not None for name in kind.text_flags):
             return chosen  # nothing is looked for
-        with _named_for_what_it_is(vocab_file):
+        with _name_real_format(vocab_file):
             return chosen.or_else(recorded_settings.of_vocabulary(vocab_file, kind))
 
     def or_else(self, settings: Mapping[str, object]) -> typing.Self:
@@ -169,13 +169,13 @@ class TokenizerOptions(options.Group):
         """The tokenizer for a vocabulary, a file or its folder, and these flags."""
         vocab_file = _file(vocab_file)
         kind = kind_of(vocab_file)
-        with _named_for_what_it_is(vocab_file):
-            return kind.load(vocab_file, self.completed(vocab_file))
+        with _name_real_format(vocab_file):
+            return kind.load(vocab_file, self.fill_in(vocab_file))
 
-    def resolved(self, vocab_file: str) -> Mapping[str, object]:
-        """See `Kind.resolved`; raises as `load_tokenizer` does."""
-        chosen = self.completed(vocab_file)
-        values = kind_of(vocab_file).resolved(chosen, vocab_file)
+    def resolve(self, vocab_file: str) -> Mapping[str, object]:
+        """See `Kind.resolve`; raises as `load_tokenizer` does."""
+        chosen = self.fill_in(vocab_file)
+        values = kind_of(vocab_file).resolve(chosen, vocab_file)
         return {"split_cjk": chosen.split_cjk, **values}
 
     def _following(self, vocab_file: str) -> typing.Self:

@@ -9,7 +9,7 @@ from errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 
 
-class HuggingFace(NamedTuple):
+class HuggingFaceFiles(NamedTuple):
     """A tokenizer as Hugging Face describes one.
 
     Attributes:
@@ -46,7 +46,7 @@ class Tokenizer(abc.ABC):
     def files(self) -> Mapping[str, bytes]:
         """The files of the vocabulary by name, from which `Kind.load` makes this one."""
 
-    def hugging_face(self) -> HuggingFace:
+    def hugging_face(self) -> HuggingFaceFiles:
         """Raises UserError if Hugging Face has no such tokenizer."""
         raise UserError("Hugging Face has no tokenizer for this kind of vocabulary")
 

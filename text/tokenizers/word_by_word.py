@@ -69,7 +69,7 @@ class WordByWord(Tokenizer):
         return array.array(self._id_type, self.split(word)[0]).tobytes()
 
     def _align_chunk(self, chunk):
-        words, starts, ends = self.splitter.aligned(chunk)
+        words, starts, ends = self.splitter.align(chunk)
         spans = []
         first = 0
         for word in words:

@@ -139,9 +139,9 @@ class WordSplitter:
 
     def words(self, text: str) -> list[str]:
         """Text to cleaned, lowercased, stripped words; punctuation marks are words."""
-        return self._replaced(text).split()
+        return self._replace(text).split()
 
-    def aligned(self, text: str) -> tuple[list[str], list[int], list[int]]:
+    def align(self, text: str) -> tuple[list[str], list[int], list[int]]:
         """Like `words`, with the start and the end in `text` of the original of each
         character of each of them, one after another.
 
@@ -164,7 +164,7 @@ class WordSplitter:
                 del stops[match.start() : match.end() - 1]
         return self.words(text), starts, stops
 
-    def decomposed(self, text: str) -> str:
+    def decompose(self, text: str) -> str:
         """The text in Unicode's form D."""
         return unicodedata.normalize("NFD", text)
 
@@ -180,7 +180,7 @@ class WordSplitter:
             return False
         return bool(_COMPOSED.search(text) or _MAY_COMPOSE.search(text))
 
-    def _replaced(self, text):
+    def _replace(self, text):
         if not text.isascii():
             # Two rules depend on more than one code point, so the table alone would be
             # wrong: a capital sigma at the end of a word, and the order of marks in NFD.
@@ -190,7 +190,7 @@ class WordSplitter:
             if self.do_lower_case:
                 text = text.lower()
             if self.strip_accents:
-                text = self.decomposed(text)
+                text = self.decompose(text)
             elif self.composes_hangul and _MAY_COMPOSE.search(text):
                 text = _LETTERS.sub(lambda m: unicodedata.normalize("NFC", m[0]), text)
         return text.translate(self.table)

@@ -11,7 +11,7 @@ from errors import UserError, setting
 from files import sources
 from text.tokenizers import tokenizer_json, wordpiece_json
 from text.tokenizers.kind import Kind, hugging_face_classes
-from text.tokenizers.tokenizer import HuggingFace
+from text.tokenizers.tokenizer import HuggingFaceFiles
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 from text.tokenizers.word_splitter import SWITCHES, WordSplitter
@@ -79,10 +79,10 @@ class WordPiece(WordByWord):
             "strip_accents": self.splitter.strip_accents,
             "tokenize_chinese_chars": self.splitter.split_cjk,
         }
-        json = wordpiece_json.written(
+        json = wordpiece_json.to_json(
             self.vocabulary, self.splitter.settings, LONGEST_WORD
         )
-        return HuggingFace(config, json)
+        return HuggingFaceFiles(config, json)
 
     def check_release(self, path):
         check_case(self.splitter.do_lower_case, path)
@@ -155,10 +155,10 @@ class WordPieceKind(Kind):
         vocabulary = self.load_vocabulary(vocab_file)
         return WordPiece.of(vocabulary, _keeping_syllables(options, vocabulary))
 
-    def resolved(self, options, vocab_file):
+    def resolve(self, options, vocab_file):
         if options.strip_accents is None and options.do_lower_case is not False:
             options = _keeping_syllables(options, self.load_vocabulary(vocab_file))
-        return super().resolved(options, vocab_file)
+        return super().resolve(options, vocab_file)
 
     def load_vocabulary(self, vocab_file):
         if not tokenizer_json.is_path(vocab_file):

@@ -66,7 +66,7 @@ def check_same_tokens(vocabulary: Vocabulary) -> None:
             )
 
 
-def written(vocabulary: Vocabulary, flags: Mapping[str, bool], longest: int) -> str:
+def to_json(vocabulary: Vocabulary, flags: Mapping[str, bool], longest: int) -> str:
     """The file.
 
     Args:

@@ -155,7 +155,7 @@ def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
         UserError: it is damaged.
     """
     note = read_note(path)
-    with anywhere.opened(path) as file:
+    with anywhere.open_file(path) as file:
         if not note or hashlib.sha256(file.read()).hexdigest() != note["sha256"]:
             raise UserError(f"{path}: is damaged")
     spec = {_HASH: tf.io.FixedLenFeature([], tf.int64)} | {

@@ -32,7 +32,7 @@ class Calibration(NamedTuple):
     temperature: float | None = None
     cuts: tuple[float, ...] | None = None
 
-    def scaled(self, logits):
+    def scale(self, logits):
         """The logits of the probabilities; an array or a tensor."""
         return logits if self.temperature is None else logits / self.temperature
 
@@ -41,7 +41,7 @@ class Calibration(NamedTuple):
         """The cuts as probabilities."""
         if self.cuts is None:
             return None
-        return metrics.sigmoid(self.scaled(np.array(self.cuts))).tolist()
+        return metrics.sigmoid(self.scale(np.array(self.cuts))).tolist()
 
     def description(self) -> dict:
         """What an export says about it."""
@@ -55,7 +55,7 @@ class Calibration(NamedTuple):
         scores = {}
         if self.temperature is not None:
             scores["ece"] = expected_calibration_error(gold, logits)
-            calibrated = self.scaled(logits)
+            calibrated = self.scale(logits)
             scores["ece_calibrated"] = expected_calibration_error(gold, calibrated)
             scores["temperature"] = self.temperature
         if self.cuts is not None:
@@ -64,7 +64,7 @@ class Calibration(NamedTuple):
         return scores
 
 
-def fitted(
+def fit(
     gold: np.ndarray, logits: np.ndarray, *, temperature: bool, cuts: bool
 ) -> Calibration:
     """Fits one of them or both; arrays as for `expected_calibration_error`."""
@@ -74,7 +74,7 @@ def fitted(
     )
 
 
-def recalled(
+def recall(
     folder: str, names: Sequence[str], *, temperature: bool, cuts: bool
 ) -> Calibration:
     """What an earlier evaluation of a run fitted.

@@ -86,7 +86,7 @@ class Entities(TagScheme):
         return sentences
 
     def encode(self, marks, split):
-        scheme = self._schemes.get(split, self._written)
+        scheme = self._schemes.get(split, self._scheme_name)
         self.counts[f"words are tagged in {scheme}"] += len(marks)
         if split in self._faults:
             message, number = self._faults[split]
@@ -97,18 +97,20 @@ class Entities(TagScheme):
 
     def score(self, sentences, logits):
         # Before spaces are left out, because an entity may begin with one.
-        sides = {scheme: ([], []) for scheme in (self._written, "iob2")}
+        sides = {scheme: ([], []) for scheme in (self._scheme_name, "iob2")}
         for one, sentence_logits in zip(sentences, logits, strict=True):
             entities = self._predicted_entities(sentence_logits)
             for scheme, (gold, predicted) in sides.items():
-                is_own = scheme == self._written
+                is_own = scheme == self._scheme_name
                 true = one.tags if is_own else _in(scheme, one.tags)
                 answer = tags.mark(entities, len(one.words), scheme)
-                gold.append(self.scored(one.words, true))
-                predicted.append(self.scored(one.words, answer))
-        written = map(list, map(itertools.chain.from_iterable, sides[self._written]))
+                gold.append(self.tags_to_score(one.words, true))
+                predicted.append(self.tags_to_score(one.words, answer))
+        written = map(
+            list, map(itertools.chain.from_iterable, sides[self._scheme_name])
+        )
         sides = sides["iob2"]
-        numbered = [_numbered(map(tags.entities, side)) for side in sides]
+        numbered = [_number_entities(map(tags.entities, side)) for side in sides]
         scores = metrics.precision_recall_f1(*numbered)
         scores["accuracy"] = metrics.accuracy(*written)
         for kind in filter(None, self.types):
@@ -124,7 +126,7 @@ class Entities(TagScheme):
 
     def judge(self, sentence, logits):
         true = tags.entities(sentence.tags)
-        return judged(
+        return judge(
             sentence.words,
             (true, self._predicted_entities(logits)),
             metrics.softmax(logits),
@@ -136,7 +138,7 @@ class Entities(TagScheme):
     def answer(self, words, logits):
         entities = self._predicted_entities(logits)
         return {
-            "tags": tags.mark(entities, len(words), self._written),
+            "tags": tags.mark(entities, len(words), self._scheme_name),
             "probabilities": metrics.softmax(logits).max(axis=1).tolist(),
             "entities": [
                 {
@@ -151,13 +153,15 @@ class Entities(TagScheme):
         }
 
     def serve(self, words, labels):
-        return tags_graph.read(words, labels, self.types, self._written, self.separator)
+        return tags_graph.read(
+            words, labels, self.types, self._scheme_name, self.separator
+        )
 
     def state(self):
         return {"entity_types": self.types, "tag_scheme": self.name} | super().state()
 
     @property
-    def _written(self):
+    def _scheme_name(self):
         return self.name or "iob2"
 
     def _predicted_entities(self, logits):
@@ -197,7 +201,7 @@ def _in(scheme: str, marks: Sequence[str]) -> tuple[str, ...]:
     return tuple(tags.mark(tags.entities(marks), len(marks), scheme))
 
 
-def _numbered(side):
+def _number_entities(side):
     """The entities of all sentences, each with the number of its sentence."""
     return {(number, *entity) for number, some in enumerate(side) for entity in some}
 
@@ -218,7 +222,9 @@ def klue_scores(
         gold, predicted: the tags of each sentence.
         labels: all tags.
     """
-    sides = [_numbered(map(tags.strict_entities, side)) for side in (gold, predicted)]
+    sides = [
+        _number_entities(map(tags.strict_entities, side)) for side in (gold, predicted)
+    ]
     kinds = sorted({entity[1] for side in sides for entity in side})
     f1s = [
         metrics.precision_recall_f1(
@@ -236,7 +242,7 @@ def klue_scores(
 # === The page of mistakes ============================================================
 
 
-def judged(
+def judge(
     words: Sequence[str],
     entities: tuple[list, list],
     probabilities: np.ndarray,

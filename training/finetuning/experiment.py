@@ -90,7 +90,7 @@ class Experiment:
         where = self.model.run or self.model.source
         if not where:
             return
-        folder, (path, state) = where.folder, where.text.noted
+        folder, (path, state) = where.folder, where.text.record
         check_text(self.task.tokenizer, folder, (path, state))
         if state:
             self._check_network(where)
@@ -136,7 +136,7 @@ class Experiment:
             name, size, kept = (
                 "train_batch_size",
                 max(flags.train_batch_size),
-                flags.kept,
+                flags.memory_use,
             )
         elif split in self.task.eval_sets and flags.evaluates:
             name, size = "eval_batch_size", flags.eval_batch_size
@@ -217,7 +217,7 @@ class Experiment:
             )
         checks.check_objective(objective, self.config, flags.bert_config_file)
         if self.teacher:
-            objective = self.teacher.distilled(objective)
+            objective = self.teacher.distill(objective)
         steps = self.num_train_steps(trial) if flags.do_train else 1
         settings = flags.settings(
             num_train_steps=steps,
@@ -236,13 +236,13 @@ class Experiment:
             lambda: objective.network(self.config, seed=trial.seed, dtype=flags.dtype),
             objective,
             settings,
-            **({"borrowed": low_rank.borrowed} if adapts else {}),
+            **({"borrowed": low_rank.frozen_paths} if adapts else {}),
         )
         self.log.say(trainer.description)
         if adapts:
-            lent = low_rank.borrowed(trainer.model)
+            lent = low_rank.frozen_paths(trainer.model)
             weights = {name: trainer.weights[name] for name in lent}
-            required, scope = self._required(trainer), trainer.model.scope
+            required, scope = self._required_variables(trainer), trainer.model.scope
             self.model.source.load(weights, required, scope)
         return trainer
 
@@ -333,7 +333,7 @@ class Experiment:
     def start(self, run: Run, trainer: loop.Trainer) -> None:
         """Begins or resumes a training, or loads the weights to use."""
         if run.identity is not None:
-            required = self._required(trainer)
+            required = self._required_variables(trainer)
         elif run.folder.best or adapters.NAME in run.folder.names:
             load(trainer, Source.of(run.folder), self.log)
             return
@@ -346,7 +346,7 @@ class Experiment:
                 heads = (
                     name for name in required if not name.startswith(encoder.scope)
                 )
-                required = (*encoder.required, *heads)
+                required = (*encoder.required_variables, *heads)
         run.start(trainer, required, self.flags.init_encoder_only)
 
     def check_start(self, trial: Trial) -> None:
@@ -361,15 +361,15 @@ class Experiment:
             load_start(
                 trainer,
                 self.model.source,
-                self._required(trainer),
+                self._required_variables(trainer),
                 flags.init_encoder_only,
             )
 
-    def _required(self, trainer):
+    def _required_variables(self, trainer):
         """The names of the variables that a training may not begin at random."""
         model = trainer.model
         required = model.encoder if self.flags.init_encoder_only else model
-        return required.required
+        return required.required_variables
 
     # --- Training --------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ class Experiment:
                 real = numbers >= 0
                 for name, values in batch.items():
                     if name in trainer.model.sequence_outputs:
-                        values = self._padded(values)
+                        values = self._pad(values)
                     if name not in outputs:
                         shape = (len(data.file), *values.shape[1:])
                         outputs[name] = np.zeros(shape, values.dtype)
@@ -452,7 +452,7 @@ class Experiment:
         )
         return predictions, trainer.values(total)
 
-    def _padded(self, values):
+    def _pad(self, values):
         width = self.flags.max_seq_length - values.shape[1]
         padding = [(0, 0), (0, width), *[(0, 0)] * (values.ndim - 2)]
         return np.pad(values, padding, constant_values=_PADDING)
@@ -463,7 +463,7 @@ class Experiment:
         values = trainer.evaluate(
             lambda part: data.file.evaluation(size, part=part),
             len(data.file.in_order(size)),
-            Agreement(trainer.evaluated_as),
+            Agreement(trainer.for_evaluation),
         )
         return {name: value for name, value in values.items() if name != "loss"}
 

@@ -26,13 +26,13 @@ from training.finetuning.options import FineTuningOptions
 from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 from training.finetuning.teacher import Teacher
-from training.finetuning.trials import Trial, varied
+from training.finetuning.trials import Trial, describe_trials
 from training.run.run import Run, results_file
 
 _CHECKED = 16  # examples of real data to check an export on
 
 
-@distribution.together()
+@distribution.report_lost_hosts()
 def finetune(task: Task, model: TrainableModel) -> None:
     """Does what the flags ask for.
 
@@ -72,11 +72,11 @@ def _run(experiment: Experiment) -> None:
     experiment.check_batches(trials)
     is_search = flags.do_train and len(trials) > 1
     run = experiment.run(
-        varied(trials) if flags.do_train else None,
+        describe_trials(trials) if flags.do_train else None,
         trials[0] if flags.do_train and not is_search else None,
     )
     run.check()
-    with run.held():
+    with run.hold():
         if is_search:
             experiment.check_start(trials[0])
             experiment.read(splits)
@@ -195,7 +195,7 @@ def _predict(
 # --- The export ----------------------------------------------------------------------
 
 
-def served(task: ServedTask, model: TrainableModel) -> predictor.Served:
+def serve(task: ServedTask, model: TrainableModel) -> predictor.Served:
     """The answers of the model in output_dir, which --do_export would write.
 
     Raises:
@@ -207,7 +207,7 @@ def served(task: ServedTask, model: TrainableModel) -> predictor.Served:
         run.check()
         trainer = experiment.trainer(flags.trials[0])
         experiment.start(run, trainer)
-        return export.served(_product(experiment, trainer), flags.output_dir)
+        return export.make_served(_product(experiment, trainer), flags.output_dir)
 
 
 def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
@@ -226,7 +226,7 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
     """The model to export; adapters become a part of their kernels."""
     flags, task = experiment.flags, experiment.task
     model = export.make_model(
-        lambda: trainer.evaluated_as.network(
+        lambda: trainer.for_evaluation.network(
             experiment.config, dtype=flags.export_dtype
         ),
         adapters.without(trainer.weights, flags.low_rank_alpha),
@@ -270,11 +270,11 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
         requests=[task.request(example) for example in examples],
         answers=task.answers(predictions),
         batch={name: values[:_CHECKED] for name, values in batch.items()},
-        outputs=_checked(outputs, model.ranked_outputs),
+        outputs=_outputs_to_check(outputs, model.ranked_outputs),
         formats=flags.export_formats,
     )
 
 
-def _checked(outputs, ranked):
+def _outputs_to_check(outputs, ranked):
     """Those to check an export on; the answers depend on the others."""
     return {k: values[:_CHECKED] for k, values in outputs.items() if k not in ranked}

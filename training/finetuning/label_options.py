@@ -102,11 +102,11 @@ class LabelOptions(FineTuningOptions):
         self.check_class_weights(labels)
         settings = {"smoothing": self.label_smoothing, "gamma": self.focal_gamma}
         if self.class_weights == _BALANCED:
-            return settings | _balanced(gold, len(labels))
+            return settings | _balanced_weights(gold, len(labels))
         return settings | {"weights": self._factors()}
 
 
-def _balanced(gold, number):
+def _balanced_weights(gold, number):
     """Weights by which all classes together weigh the same: scikit-learn's "balanced"."""
     if gold.ndim == 1:
         counts = np.bincount(gold, minlength=number)

@@ -37,7 +37,7 @@ _OTHER_FORM = (
 Score = Callable[[np.ndarray, np.ndarray], float]  # gold, predicted -> metric
 
 
-def _composed(name):
+def _compose(name):
     return unicodedata.normalize("NFC", name)
 
 
@@ -93,7 +93,7 @@ class Labels(abc.ABC):
         """The same answers in a graph, from tensors [b, outputs]."""
 
     @property
-    def shown(self) -> "Labels":
+    def with_display_names(self) -> "Labels":
         """The same labels as people call them; also reads what files call them."""
         return self
 
@@ -204,11 +204,11 @@ class OneClass(Labels):
         if self._names and number != len(self._names):
             raise UserError(
                 f"--label_names: {number} names for {len(self._names)} labels; name "
-                f"each of {listed(self._names)}, in this order"
+                f"each of {spell(self._names)}, in this order"
             )
 
     @property
-    def shown(self):
+    def with_display_names(self):
         shown = copy.copy(self)
         shown.relabel = dict(zip(self._names, self.display_names, strict=True))
         shown.names = self.display_names
@@ -230,10 +230,10 @@ class OneClass(Labels):
         if not name:
             raise UserError(f"{where}: has no label; add one or remove the line")
         if self.names and name not in self._numbers:
-            if _composed(name) in map(_composed, self.names):
+            if _compose(name) in map(_compose, self.names):
                 raise UserError(f"{where}: {_OTHER_FORM.format(name)}")
             raise UserError(
-                f"{where}: label {name!r:.40} is not one of {listed(self.names)}; check "
+                f"{where}: label {name!r:.40} is not one of {spell(self.names)}; check "
                 "--task_name and --label_column, or list every label in --labels (those "
                 "of a teacher are fixed)"
             )
@@ -254,7 +254,7 @@ class OneClass(Labels):
             )
         composed = {}
         for name in names:
-            if composed.setdefault(_composed(name), name) != name:
+            if composed.setdefault(_compose(name), name) != name:
                 raise UserError(f"{path}: {_OTHER_FORM.format(name)}")
         self.names = tuple(names)
 
@@ -279,7 +279,7 @@ class OneClass(Labels):
     def answers(self, logits):
         return [
             {
-                "predicted": self._chosen(answer),
+                "predicted": self._name_answer(answer),
                 "probabilities": dict(zip(self.names, row, strict=True)),
             }
             for answer, row in zip(
@@ -291,20 +291,20 @@ class OneClass(Labels):
         ]
 
     def _probabilities(self, logits):
-        return metrics.softmax(self.calibration.scaled(logits))
+        return metrics.softmax(self.calibration.scale(logits))
 
-    def _chosen(self, answer):
+    def _name_answer(self, answer):
         """What people read of one of the answers of `predict`."""
         return self.names[answer]
 
     def serve(self, logits):
         names = tf.repeat([self.names], tf.shape(logits)[0], axis=0)
-        return {"labels": names, **self._served(logits, names)}
+        return {"labels": names, **self._serve_answer(logits, names)}
 
-    def _served(self, logits, names):
+    def _serve_answer(self, logits, names):
         return {
             "predicted": tf.gather(self.names, tf.argmax(logits, axis=1)),
-            "probabilities": tf.nn.softmax(self.calibration.scaled(logits)),
+            "probabilities": tf.nn.softmax(self.calibration.scale(logits)),
         }
 
     def compare(self, label, answer):
@@ -368,14 +368,14 @@ class SeveralClasses(OneClass):
         return float(np.max(2 * np.cumsum(counts) / (flags + counts.sum())))
 
     def _probabilities(self, logits):
-        return metrics.sigmoid(self.calibration.scaled(logits))
+        return metrics.sigmoid(self.calibration.scale(logits))
 
-    def _chosen(self, answer):
+    def _name_answer(self, answer):
         parts = zip(self.names, answer, strict=True)
         return [name for name, has_it in parts if has_it]
 
-    def _served(self, logits, names):
-        probabilities = tf.sigmoid(self.calibration.scaled(logits))
+    def _serve_answer(self, logits, names):
+        probabilities = tf.sigmoid(self.calibration.scale(logits))
         cuts = self.calibration.cuts
         # Not by thresholds, because float32 has few probabilities near 1.
         has = logits > tf.constant(cuts, tf.float32) if cuts else probabilities > 0.5
@@ -391,7 +391,7 @@ class SeveralClasses(OneClass):
         ]
 
 
-def listed(names) -> str:
+def spell(names) -> str:
     """The first few names, for a message."""
     more = ", ..." if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from errors import UserError
-from training.finetuning.labels import Labels, OneClass, SeveralClasses, listed
+from training.finetuning.labels import Labels, OneClass, SeveralClasses, spell
 
 
 def state_of(labels: Labels) -> dict:
@@ -11,8 +11,8 @@ def state_of(labels: Labels) -> dict:
     state = {"labels": labels.names}
     if isinstance(labels, SeveralClasses):
         state["several_labels"] = True
-    if labels.shown.names != labels.names:
-        state["label_names"] = labels.shown.names
+    if labels.with_display_names.names != labels.names:
+        state["label_names"] = labels.with_display_names.names
     return state
 
 
@@ -47,7 +47,7 @@ def take_up(labels: Labels, state: Mapping, custom: bool, named: bool = False) -
     are_values = "labels" in state
     if not are_values and not (named and own_names) and _are_ambiguous(learned_names):
         raise UserError(
-            f"the model's names of labels are empty or repeated: {listed(learned_names)}; "
+            f"the model's names of labels are empty or repeated: {spell(learned_names)}; "
             "pass --label_names"
             + (", and --labels in the same order" if custom else "")
         )
@@ -63,12 +63,12 @@ def take_up(labels: Labels, state: Mapping, custom: bool, named: bool = False) -
         if not are_values and _places(labels, learned_names) == [None] * len(own_names):
             hint += (
                 "; if these are names of the same labels in the same order, pass "
-                f"--label_names={listed(learned_names).replace(', ', ',')}"
+                f"--label_names={spell(learned_names).replace(', ', ',')}"
             )
         shown = own_names if are_values else labels.display_names
         raise UserError(
-            f"the model was trained for the labels {listed(learned_names)} in this order, "
-            f"not for {listed(shown)}; {hint}"
+            f"the model was trained for the labels {spell(learned_names)} in this order, "
+            f"not for {spell(shown)}; {hint}"
         )
     # Equal to the files', they name nothing; a data set may know better.
     if names and tuple(names) != labels.names and not named:

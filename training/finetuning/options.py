@@ -252,10 +252,10 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         return super().training_settings | own | self.distillation_settings
 
     @property
-    def kept(self):
+    def memory_use(self):
         # The gradients of frozen layers need less.
         is_frozen = self.features or self.lora_rank or self.freeze_layers is not None
-        return super().kept | ({"keeps": "nothing"} if is_frozen else {})
+        return super().memory_use | ({"keeps": "nothing"} if is_frozen else {})
 
     @property
     def low_rank_alpha(self) -> float:

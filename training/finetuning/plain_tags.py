@@ -78,8 +78,10 @@ class PlainTags(TagScheme):
     def score(self, sentences, logits):
         gold, predicted = [], []
         for one, sentence_logits in zip(sentences, logits, strict=True):
-            gold += self.scored(one.words, one.tags)
-            predicted += self.scored(one.words, self._predicted_tags(sentence_logits))
+            gold += self.tags_to_score(one.words, one.tags)
+            predicted += self.tags_to_score(
+                one.words, self._predicted_tags(sentence_logits)
+            )
         gold, predicted = np.array(gold), np.array(predicted)
         return {
             "accuracy": metrics.accuracy(gold, predicted),
@@ -89,7 +91,7 @@ class PlainTags(TagScheme):
     def trivial_score(self, sentences):
         counts = collections.Counter(
             itertools.chain.from_iterable(
-                self.scored(one.words, one.tags) for one in sentences
+                self.tags_to_score(one.words, one.tags) for one in sentences
             )
         )
         return max(counts.values()) / counts.total()
@@ -110,14 +112,14 @@ class PlainTags(TagScheme):
             if gold != predicted:
                 wrong.append(place)
         yield Judgement(
-            text=self._shown(sentence.words, wrong),
-            gold=_listed(sentence, sentence.tags, wrong),
-            predicted=_listed(sentence, predicted_tags, wrong),
+            text=self._show(sentence.words, wrong),
+            gold=_list_wrong(sentence, sentence.tags, wrong),
+            predicted=_list_wrong(sentence, predicted_tags, wrong),
             error=error / max(len(pairs), 1),
             pairs=pairs,
         )
 
-    def _shown(self, words, wrong):
+    def _show(self, words, wrong):
         """The words, the wrong ones in brackets; of a long sentence, those around them."""
         kept = range(len(words))
         if len(words) > _LONG_SENTENCE:
@@ -157,6 +159,6 @@ class PlainTags(TagScheme):
         return [self._labels[number] for number in logits.argmax(axis=1)]
 
 
-def _listed(sentence, marks, wrong):
+def _list_wrong(sentence, marks, wrong):
     """The words with a wrong tag, each with one of the tags."""
     return " ".join(f"{sentence.words[place]}/{marks[place]}" for place in wrong)

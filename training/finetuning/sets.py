@@ -100,7 +100,7 @@ class Sets:
         path = self.folder.file(f"{self._name(split)}.tf_record")
         notes, numbers = [], []
 
-        def made():  # each time from the beginning
+        def make_rows():  # each time from the beginning
             notes.clear()
             numbers.clear()
             numbered = self._rows(examples, split, layout)
@@ -113,17 +113,17 @@ class Sets:
         def collect_notes():
             # Scoring needs the notes on every host, even if rows need not be written.
             if split != "train" and not numbers:
-                collections.deque(made(), maxlen=0)
+                collections.deque(make_rows(), maxlen=0)
 
         if not distribution.is_chief(self.strategy):
             collect_notes()
         distribution.on_chief(
-            self.strategy, lambda: self._provide(path, made, layout, fingerprint)
+            self.strategy, lambda: self._provide(path, make_rows, layout, fingerprint)
         )
         collect_notes()
         if answers:
             distribution.on_chief(
-                self.strategy, lambda: self.teacher.keep(split, answers, made)
+                self.strategy, lambda: self.teacher.keep(split, answers, make_rows)
             )
         note = _read_note(path)
         distribution.check_same(
@@ -144,10 +144,10 @@ class Sets:
             )
         number, rows_made = count(len(examples), "example"), count(note["rows"], "row")
         self.log.say(f"{split}: {number}, {rows_made}{counts}")
-        file = self._opened(path, layout)
+        file = self._open_rows(path, layout)
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
 
-    def _opened(self, path, layout):
+    def _open_rows(self, path, layout):
         flags, cost = self.flags, 0
         if flags.compiles:  # all replicas wait for a program
             cost = compiler.TOKENS_PER_PROGRAM * self.strategy.num_replicas_in_sync
@@ -244,7 +244,7 @@ class Sets:
 def _try_lock(stack, path, *, shared) -> UserError | None:
     """Takes a lock, or returns an error that names its holder."""
     try:
-        stack.enter_context(local.locked(path, shared=shared))
+        stack.enter_context(local.hold_lock(path, shared=shared))
     except UserError as error:
         return error
 
@@ -273,7 +273,7 @@ def _is_fresh(path, fingerprint):
 
 def _sha256(path):
     digest = hashlib.sha256()
-    with anywhere.opened(path) as file:
+    with anywhere.open_file(path) as file:
         while block := file.read(2**20):
             digest.update(block)
     return digest.hexdigest()

@@ -97,7 +97,7 @@ class TagScheme(abc.ABC):
                 SPACE in sentence.words for sentence in sentences
             )
 
-    def scored(self, words: Sequence[str], marks: Sequence[str]) -> list[str]:
+    def tags_to_score(self, words: Sequence[str], marks: Sequence[str]) -> list[str]:
         """The tags of the words that are scored."""
         pairs = zip(words, marks, strict=True)
         return [mark for word, mark in pairs if word != SPACE]

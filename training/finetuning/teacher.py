@@ -40,7 +40,7 @@ class Teacher:
         self.student = student
         flags, task = student.flags, student.task
         self._path = flags.distill_from
-        with _named(self._path):
+        with _name_teacher(self._path):
             self.experiment, state = self._experiment()
             if state:
                 # The student answers with the teacher's labels, in their order.
@@ -74,12 +74,12 @@ class Teacher:
                 f"{folder}: no vocabulary, so the teacher reads with {vocabulary}; if it "
                 "has its own, put it there"
             )
-        _, state = source.text.noted
+        _, state = source.text.record
         if not state:
             task_settings = source.format.learned_task()
             state = task_settings | source.text.of_weights(kind_of(vocabulary))
         asked = dataclasses.replace(
-            _asked(flags, state),
+            _teacher_flags(flags, state),
             init_checkpoint=path,
             bert_config_file=source.config_file,
             vocab_file=vocabulary,
@@ -98,7 +98,7 @@ class Teacher:
         experiment = self.experiment
         # Labels may come from the training set.
         experiment.sets.examples("train")
-        with _named(self._path):
+        with _name_teacher(self._path):
             trainer = experiment.trainer(experiment.flags.trials[0])
             self._check_head(trainer)
             experiment.start(experiment.run(), trainer)
@@ -120,7 +120,7 @@ class Teacher:
         text = sorted(self.experiment.task.tokenizer.settings.items())
         return hashlib.sha256(repr((weights, text)).encode()).hexdigest()
 
-    def distilled(self, objective: Objective) -> Objective:
+    def distill(self, objective: Objective) -> Objective:
         """The objective of the student.
 
         Args:
@@ -195,7 +195,7 @@ class Teacher:
         predictions, _ = self.experiment.predict(
             self.trainer, split, self.experiment.flags.predict_batch_size
         )
-        names = self.trainer.evaluated_as.comparison.outputs
+        names = self.trainer.for_evaluation.comparison.outputs
         outputs = {name: predictions.outputs[name] for name in names}
         return answer_files.Answers(outputs, sequences, None, split)
 
@@ -239,7 +239,7 @@ class Teacher:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _asked(flags: FineTuningOptions, state):
+def _teacher_flags(flags: FineTuningOptions, state):
     """The flags with which the teacher reads the student's files.
 
     They differ where the text or the network does. What else makes rows is the student's:
@@ -275,7 +275,7 @@ def _asked(flags: FineTuningOptions, state):
 
 
 @contextlib.contextmanager
-def _named(path):
+def _name_teacher(path):
     """Says of errors that they are about the teacher."""
     try:
         yield

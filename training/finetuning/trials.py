@@ -19,7 +19,7 @@ class Trial:
         )
 
 
-def varied(trials: list[Trial]) -> dict:
+def describe_trials(trials: list[Trial]) -> dict:
     """What a command's settings say about its trials."""
     if len(trials) == 1:
         return dataclasses.asdict(trials[0])

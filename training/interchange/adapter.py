@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     transposed: bool
 
 
-class Network(NamedTuple):
+class CheckpointNetwork(NamedTuple):
     """One of several networks that pre-training leaves in a checkpoint.
 
     Attributes:
@@ -131,7 +131,7 @@ class Adapter:
     scope: tuple[str, ...] = ()
     # Always 0, 1, 2 ... and 0, 0, 0 ...
     constants = r"({}\.)?embeddings\.(position|token_type)_ids"
-    networks: Mapping[str, Network] = {}
+    networks: Mapping[str, CheckpointNetwork] = {}
 
     # --- The config ------------------------------------------------------------------
 
@@ -166,14 +166,14 @@ class Adapter:
         """Their tensor that has these columns; see `columns`."""
         return name
 
-    def prepared(
+    def prepare_tensors(
         self, tensors: Mapping[str, np.ndarray], config: EncoderConfig
     ) -> Mapping[str, np.ndarray]:
         """Released names and tensors -> those that are written."""
         del config
         return tensors
 
-    def completed(self, tensors: dict[str, np.ndarray], values: Mapping) -> None:
+    def complete_tensors(self, tensors: dict[str, np.ndarray], values: Mapping) -> None:
         """Adds tensors that their class has and ours lacks, and that change nothing.
 
         Args:

@@ -35,7 +35,7 @@ _ACTIVATIONS = {
 _DIRECTIONS = {"both": {}, "left_to_right": {"is_decoder": True}}
 
 
-def _alike(scope: str, kind: str) -> tuple[str, str, str]:
+def _same_name(scope: str, kind: str) -> tuple[str, str, str]:
     """Their name is the same, with dots."""
     return scope, scope.replace("/layer_", "/layer/").replace("/", "."), kind
 
@@ -67,13 +67,13 @@ class BertAdapter(Adapter):
 
     architecture = model_type = "bert"
     modules = (
-        *(_alike(f"bert/embeddings/{name}", "embedding") for name in _EMBEDDINGS),
-        _alike("bert/embeddings/LayerNorm", "norm"),
-        *(_alike(f"bert/encoder/layer_#/{scope}", kind) for scope, kind in _LAYER),
-        _alike("bert/pooler/dense", "dense"),
-        _alike("cls/predictions/transform/dense", "dense"),
-        _alike("cls/predictions/transform/LayerNorm", "norm"),
-        _alike("cls/predictions", "bias"),
+        *(_same_name(f"bert/embeddings/{name}", "embedding") for name in _EMBEDDINGS),
+        _same_name("bert/embeddings/LayerNorm", "norm"),
+        *(_same_name(f"bert/encoder/layer_#/{scope}", kind) for scope, kind in _LAYER),
+        _same_name("bert/pooler/dense", "dense"),
+        _same_name("cls/predictions/transform/dense", "dense"),
+        _same_name("cls/predictions/transform/LayerNorm", "norm"),
+        _same_name("cls/predictions", "bias"),
         ("cls/seq_relationship/", "cls.seq_relationship", "head"),
         ("cls/squad/", "qa_outputs", "head"),
         ("", "classifier", "head"),
@@ -122,9 +122,9 @@ class BertAdapter(Adapter):
     fixed_in_heads: Mapping[str, Mapping[str, object]] = {}
 
     def from_hugging_face(self, values) -> EncoderConfig:
-        return self.config.from_dict(self.translated(values))
+        return self.config.from_dict(self.translate(values))
 
-    def translated(self, values: Mapping) -> dict:
+    def translate(self, values: Mapping) -> dict:
         """Their keys and values -> those of our file."""
         check_fixed(values, self.fixed_values, f"the release's {self.architecture}")
         self.check_heads(values)

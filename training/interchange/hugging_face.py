@@ -312,7 +312,7 @@ def _open_file(path: str) -> safetensors.safe_open:
         if not os.path.exists(path):
             # What is open stays readable after its name is gone.
             local = stack.enter_context(tempfile.NamedTemporaryFile()).name
-            with anywhere.opened(path) as source:
+            with anywhere.open_file(path) as source:
                 with open(local, "wb") as target:
                     shutil.copyfileobj(source, target, 1 << 24)
         try:
@@ -363,7 +363,7 @@ def write(
         The path of the weights.
     """
     adapter = adapter_of(config)
-    tensors = adapter.prepared(tensors, config)
+    tensors = adapter.prepare_tensors(tensors, config)
     try:
         hugging_face_config = adapter.to_hugging_face(config)
         hugging_face_config |= hugging_face_task.config_of_heads(
@@ -443,6 +443,6 @@ def _under_their_names(tensors, adapter, hugging_face_config) -> dict[str, np.nd
         columns = [values[part] for part in adapter.columns(whole)]
         value = np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0]
         weights[whole] = np.ascontiguousarray(value)
-    adapter.completed(weights, hugging_face_config)
+    adapter.complete_tensors(weights, hugging_face_config)
     adapter.complete_head(weights, head)
     return weights

@@ -9,11 +9,11 @@ import numpy as np
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from training.interchange.adapter import Network
+from training.interchange.adapter import CheckpointNetwork
 from training.interchange.table import ADAPTERS
 
 
-def networks_in(names: Container[str]) -> Mapping[str, Network]:
+def networks_in(names: Container[str]) -> Mapping[str, CheckpointNetwork]:
     """The networks of a checkpoint with these released names, if it has several."""
     for row in ADAPTERS.values():
         if row.networks and all(n.head in names for n in row.networks.values()):
@@ -38,7 +38,7 @@ def check_wanted(
     for name, network in networks.items():
         if network.flags and network.head in variable_names:
             raise UserError(
-                f"{path}: contains {_listed(networks)}, and only the {name} "
+                f"{path}: contains {_join_names(networks)}, and only the {name} "
                 f"{network.does}; take it out with convert_checkpoint.py --network={name}"
             )
 
@@ -61,7 +61,7 @@ def check_whole(
             )
 
 
-def of_names(names: Iterable[str]) -> tuple[str, Network] | None:
+def of_names(names: Iterable[str]) -> tuple[str, CheckpointNetwork] | None:
     """The network, other than that of the config, to which all these names belong."""
     for row in ADAPTERS.values():
         for name, network in row.networks.items():
@@ -86,7 +86,7 @@ def advice(missing: Iterable[str], names: Container[str]) -> str | None:
         }
         if name in row.networks and others:
             return (
-                f"it holds {_listed(others)}, and only a {name} {network.does}: take "
+                f"it holds {_join_names(others)}, and only a {name} {network.does}: take "
                 "that out of the checkpoint of both with convert_checkpoint.py "
                 f"--network={name}"
             )
@@ -114,17 +114,17 @@ def take(
             row.networks for row in ADAPTERS.values() if chosen in row.networks
         )
         raise UserError(
-            f"{path}: does not contain both {_listed(expected)}; leave --network out"
+            f"{path}: does not contain both {_join_names(expected)}; leave --network out"
         )
     if chosen:
         return networks[chosen].take(tensors, config)
     if networks and alone:
         raise UserError(
-            f"{path}: contains {_listed(networks)}; only one at a time can be "
+            f"{path}: contains {_join_names(networks)}; only one at a time can be "
             f"changed or written so; pass --network={' or '.join(networks)}"
         )
     return tensors, config
 
 
-def _listed(networks: Mapping[str, Network]) -> str:
+def _join_names(networks: Mapping[str, CheckpointNetwork]) -> str:
     return " and ".join(f"a {name}" for name in networks)

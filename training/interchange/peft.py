@@ -114,7 +114,7 @@ def read(path: str) -> Stored:
     """
     config = _config(os.path.join(os.path.dirname(path), CONFIG))
     try:
-        with anywhere.opened(path) as file:
+        with anywhere.open_file(path) as file:
             stored = dict(safetensors.deserialize(file.read()))
     except safetensors.SafetensorError as error:
         raise UserError(
@@ -272,8 +272,8 @@ def write(
     """
     (their_class,) = config_of_heads(model, adapter, task)["architectures"]
     head = {name: head for head, name in adapter.heads.items()}.get(their_class)
-    weights, saved = _trained_whole(tensors, model, adapter, head)
-    matrices, targets = _adapted(tensors, adapter, head, saved)
+    weights, saved = _whole_weights(tensors, model, adapter, head)
+    matrices, targets = _adapter_matrices(tensors, adapter, head, saved)
     if not targets:
         raise UserError(
             f"{directory}: all that is adapted is in modules that peft saves whole, "
@@ -304,7 +304,7 @@ def write(
     return os.path.join(directory, WEIGHTS)
 
 
-def _trained_whole(tensors, model, adapter, head) -> tuple[dict, set]:
+def _whole_weights(tensors, model, adapter, head) -> tuple[dict, set]:
     """Weights by their names, without adapters, and the modules that have them."""
     saved = {
         _saved_module(_pair(adapter, name, head).hugging_face)
@@ -321,7 +321,7 @@ def _trained_whole(tensors, model, adapter, head) -> tuple[dict, set]:
     return weights, saved
 
 
-def _adapted(tensors, adapter, head, saved) -> tuple[dict, set]:
+def _adapter_matrices(tensors, adapter, head, saved) -> tuple[dict, set]:
     """The matrices by their names, and the modules that they change."""
     matrices, modules = {}, set()
     for name, value in tensors.items():

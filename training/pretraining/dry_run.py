@@ -20,7 +20,7 @@ PAPER = {"BERT-Base": 2.38e19, "BERT-Large": 8.15e19}
 
 
 @dataclasses.dataclass(frozen=True)
-class Needs:
+class Measurements:
     """What was counted and measured.
 
     Attributes:
@@ -55,7 +55,7 @@ class Needs:
         ]
 
 
-def measure(trainer: loop.Trainer, data: reading.Records) -> Needs:
+def measure(trainer: loop.Trainer, data: reading.Records) -> Measurements:
     """Runs some updates of a trainer, which must not train or save afterwards."""
     settings = trainer.settings
     batches = distribution.distribute(
@@ -74,7 +74,7 @@ def measure(trainer: loop.Trainer, data: reading.Records) -> Needs:
         sum(v.shape.num_elements() for v in variables)
         for variables in (trainer.weights.values(), trainer.optimizer.variables)
     )
-    return Needs(
+    return Measurements(
         weights=weights,
         checkpoint_bytes=4 * (weights + slots),
         flops=settings.batch_size * of_row(trainer, data),

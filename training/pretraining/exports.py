@@ -177,7 +177,7 @@ class MasksExport(TextExport):
         self.more = {"vectors": (self._serve_vectors, self._vectors())}
 
     def network(self):
-        objective = self.trainer.evaluated_as
+        objective = self.trainer.for_evaluation
         return objective.network(self.settings.config, dtype=self.settings.dtype)
 
     @property
@@ -186,14 +186,14 @@ class MasksExport(TextExport):
         pad_id = self.vocabulary.pad_id
         return rows.Layout(self.max_seq_length, labels=positions, pad_id=pad_id)
 
-    def _packed(self, ids):
+    def _pack(self, ids):
         return packing.pack(self.vocabulary, ids, None, self.max_seq_length)[:2]
 
     def _masks(self, ids):
         return [i for i, id in enumerate(ids) if id == self.vocabulary.mask_id]
 
     def row(self, text):
-        ids, segments = self._packed(mask_tokens.encode(self.tokenizer, text))
+        ids, segments = self._pack(mask_tokens.encode(self.tokenizer, text))
         positions = np.zeros(self._most, np.int64)
         masks = self._masks(ids)[: self._most]
         positions[: len(masks)] = masks
@@ -210,10 +210,10 @@ class MasksExport(TextExport):
 
     def answers(self, batch):
         # One by one, because rows of a batch have room for a few masks only.
-        return [{"masks": self._filled(text)} for text in self.samples]
+        return [{"masks": self._fill(text)} for text in self.samples]
 
-    def _filled(self, text):
-        ids, segments = self._packed(mask_tokens.encode(self.tokenizer, text))
+    def _fill(self, text):
+        ids, segments = self._pack(mask_tokens.encode(self.tokenizer, text))
         positions = self._masks(ids)
         if not positions:
             return []
@@ -224,7 +224,7 @@ class MasksExport(TextExport):
         """What `vectors` must return for the samples."""
         pooled = []
         for text in self.samples:
-            ids, segments = self._packed(self.tokenizer.encode(text))
+            ids, segments = self._pack(self.tokenizer.encode(text))
             (hidden,) = self._predict(ids, segments, [0])["sequence_output"]
             place = 0 if self.vocabulary.head else -1
             pooled.append({"mean": hidden.mean(axis=0), "cls": hidden[place]})

@@ -57,7 +57,7 @@ def pretrain(flags: PretrainingOptions) -> None:
         UserError: flags, config, records or checkpoints do not match.
     """
     records = RecordSet([*flags.input_file, *flags.eval_input_file])
-    model = settle.TrainableModel(flags, lambda: _known(flags, records))
+    model = settle.TrainableModel(flags, lambda: _known_records(flags, records))
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
     # Must precede anything that makes TensorFlow look for devices.
@@ -77,16 +77,16 @@ def pretrain(flags: PretrainingOptions) -> None:
         log,
         folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=pretraining_records.drawn_by(RowOptions(masking="dynamic")),
+        defaults=pretraining_records.mask_flags(RowOptions(masking="dynamic")),
     )
     run.check()
-    with run.held():
+    with run.hold():
         _run(run, flags, inputs, strategy)
 
 
 def _read(model: settle.TrainableModel, records: RecordSet, strategy) -> _Inputs:
     """Reads all that a run is made of."""
-    described, flags = records.described, model.flags
+    described, flags = records.descriptions, model.flags
     if flags.do_export and not flags.vocab_file:
         raise UserError("--do_export needs the --vocab_file of the records")
     config, tokenizer = model.config, _tokenizer(model) if flags.vocab_file else None
@@ -107,7 +107,7 @@ def _read(model: settle.TrainableModel, records: RecordSet, strategy) -> _Inputs
     teacher = None
     if flags.distill_from and flags.do_train:
         teacher = word_teacher.load(flags, config, text, strategy)
-        objective = teacher.distilled(flags, config, objective)
+        objective = teacher.distill(flags, config, objective)
     return _Inputs(
         config, tokenizer, text, objective, steps, drawn, data, held_out, teacher
     )
@@ -119,7 +119,7 @@ def _run(run: Run, flags: PretrainingOptions, inputs: _Inputs, strategy) -> None
     log.say(trainer.description)
     if inputs.teacher:
         log.say(inputs.teacher.description)
-    run.start(trainer, _required(flags, trainer))
+    run.start(trainer, _required_variables(flags, trainer))
     if flags.do_train:
         run.prepare(_text_files(inputs))
         _train(run, trainer, flags, inputs)
@@ -206,7 +206,7 @@ def _check_capacity(flags: PretrainingOptions, config, state, replicas):
             length,
             config,
             logits=logits,
-            **flags.kept,
+            **flags.memory_use,
         )
         if state:
             of_a_row = sum(map(math.prod, state.shapes(config).values()))
@@ -336,19 +336,21 @@ def _check_export(flags: PretrainingOptions, exporter, config):
         )
 
 
-def _required(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
+def _required_variables(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
     """The names of the variables that --init_checkpoint must have."""
     if flags.do_train or not flags.do_export:
-        return trainer.model.encoder.required
+        return trainer.model.encoder.required_variables
     # An untrained head answers at random.
     paths = (variable.path for variable in trainer.model.trainable_variables)
-    variables = trainer.evaluated_as.exporter.variables
+    variables = trainer.for_evaluation.exporter.variables
     return tuple(path for path in paths if path.startswith(variables))
 
 
-def _known(flags: PretrainingOptions, records: RecordSet) -> settle.KnownRecords:
+def _known_records(
+    flags: PretrainingOptions, records: RecordSet
+) -> settle.KnownRecords:
     """What the records know of the model."""
-    paths = {description.vocab_file for description in records.described.values()}
+    paths = {description.vocab_file for description in records.descriptions.values()}
     return settle.KnownRecords(
         records.text_settings,
         sorted(paths - {None}),
@@ -369,7 +371,7 @@ def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
             )
     checks.check_vocabulary(tokenizer.vocabulary, model.config, flags.bert_config_file)
     if model.folder.steps:
-        settle.check_text(tokenizer, model.run.folder, model.run.text.noted)
+        settle.check_text(tokenizer, model.run.folder, model.run.text.record)
     return tokenizer
 
 
@@ -382,7 +384,7 @@ def _text_files(inputs: _Inputs) -> dict[str, str | bytes]:
 
 
 def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
-    form = trainer.evaluated_as.exporter.form
+    form = trainer.for_evaluation.exporter.form
     settings = exports.ExportSettings(
         tokenizer=inputs.tokenizer,
         config=inputs.config,

@@ -47,7 +47,7 @@ class RecordSet:
         return shards.find(self._patterns)
 
     @functools.cached_property
-    def described(self) -> Described:
+    def descriptions(self) -> Described:
         """The descriptions next to the files."""
         return descriptions.find(self.paths)
 
@@ -57,7 +57,7 @@ class RecordSet:
         names = [field.name for field in dataclasses.fields(TokenizerOptions)]
         settings = {}
         for name in ("vocab_sha256", *names):
-            each = self.described.values()
+            each = self.descriptions.values()
             values = {description.setting(name) for description in each}
             if len(values) == 1 and values != {None}:
                 settings[name] = values.pop()
@@ -69,7 +69,7 @@ def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
     return f"--{state.setting}={getattr(flags, state.setting)}"
 
 
-def _drawn_by_step(objective, recipe, description) -> list[Callable]:
+def _mask_steps(objective, recipe, description) -> list[Callable]:
     """The step that draws masks as the flags of the records say, if one has to."""
     needs = objective.needs
     ids = description.special_ids if description else {}
@@ -154,7 +154,7 @@ def _tokens(tokenizer, flags: PretrainingOptions, config) -> Tokens:
     )
 
 
-def _made_for(rows, tokenizer, flags: PretrainingOptions, config) -> Objective:
+def _make_objective(rows, tokenizer, flags: PretrainingOptions, config) -> Objective:
     """The chosen objective, told what it needs to know of the records."""
     facts = {
         "tokens": lambda: _tokens(tokenizer, flags, config),
@@ -229,7 +229,7 @@ def choose_objective(
         _check_same_kind(path, recipe, other, kind)
     rows = recipe.make()
     features = {feature.name: feature for feature in rows.schema()}
-    objective = _made_for(rows, tokenizer, flags, config)
+    objective = _make_objective(rows, tokenizer, flags, config)
     needs = objective.needs
     _check_needs(flags, needs, path, recipe, description, features)
     if objective.state and not rows.rows_per_batch:
@@ -238,12 +238,12 @@ def choose_objective(
             "continue those of the batch before; write them with --instances=contiguous, "
             "or leave the flag out"
         )
-    steps = _drawn_by_step(objective, recipe, description)
+    steps = _mask_steps(objective, recipe, description)
     names = {*_INPUTS, *needs.features, *(name for s in steps for name in s.features)}
     if needs.masks != "none" and not steps:
         names |= set(_MASKS)
     schema = tuple(feature for name, feature in features.items() if name in names)
-    drawn = drawn_by(recipe) if needs.masks != "none" else {}
+    drawn = mask_flags(recipe) if needs.masks != "none" else {}
     if drawn:
         drawn["mask_share"], drawn["random_share"] = _shares(needs, recipe)
         drawn["vocab_sha256"] = description.vocab_sha256
@@ -312,13 +312,13 @@ def _check_same_kind(path, recipe, other, kind):
 
 def _read_alike(recipe):
     """The flags that control how a batch becomes one with masks."""
-    rows, drawn = recipe.make(), drawn_by(recipe)
+    rows, drawn = recipe.make(), mask_flags(recipe)
     if rows.rows_per_batch:
         drawn["reuse_len"] = rows.reuse
     return drawn
 
 
-def drawn_by(recipe: RowOptions) -> dict:
+def mask_flags(recipe: RowOptions) -> dict:
     """The flags that control masks drawn in training; none if records contain masks."""
     names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
     names += ("ngram",)
@@ -461,7 +461,7 @@ def identity(data: reading.Records) -> dict:
     """
     hasher = hashlib.sha256()
     for file in data.files:
-        with anywhere.opened(file.path) as opened:
+        with anywhere.open_file(file.path) as opened:
             hasher.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
             hasher.update(b"%d\n" % opened.size())
     return {

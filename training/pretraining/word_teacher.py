@@ -58,14 +58,14 @@ class WordTeacher:
         """Identifies the weights, without the pooler's, which are not loaded."""
         network = self.network
         needed = {
-            *network.encoder.required,
+            *network.encoder.required_variables,
             *(v.path for v in network.masked_lm.weights),
         }
         return checkpoint_contents.digest(
             {v.path: v.numpy() for v in network.weights if v.path in needed}
         )
 
-    def distilled(
+    def distill(
         self, flags: PretrainingOptions, config: EncoderConfig, objective: Objective
     ) -> Objective:
         """The objective of a student with this config.
@@ -137,7 +137,7 @@ def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
 
 def _check_text(flags: PretrainingOptions, source: Source, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
-    path, teacher_settings = source.text.noted
+    path, teacher_settings = source.text.record
     vocabulary = source.vocab_file
     if _VOCABULARY not in teacher_settings and vocabulary:
         path = vocabulary

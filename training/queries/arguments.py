@@ -43,14 +43,14 @@ _LARGEST = float(np.finfo(np.float32).max)
 _NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def checked(**rules: Rule) -> Callable[[Callable], Callable]:
+def check(**rules: Rule) -> Callable[[Callable], Callable]:
     """Checks the arguments of a function, each by the rule of its name.
 
     A default is not checked. Errors are one line, also those of files, and name arguments
     where scripts have flags; see `errors.setting`.
     """
 
-    def decorated(function):
+    def decorate(function):
         signature = inspect.signature(function)
         defaults = {n: p.default for n, p in signature.parameters.items()}
         names = {*defaults, *_TEXT_FLAGS}
@@ -70,10 +70,10 @@ def checked(**rules: Rule) -> Callable[[Callable], Callable]:
 
         return call
 
-    return decorated
+    return decorate
 
 
-def shown(value):
+def show(value):
     """What a value is, for a message: the beginning, in one line."""
     return f"{' '.join(repr(value).split()):.60}"
 
@@ -90,11 +90,11 @@ def texts(name: str, value: Iterable[Text]) -> Iterable[Text]:
         value = value.tolist()
     if isinstance(value, str | bytes):
         raise UserError(
-            f"{name} is {shown(value)}, a single string; pass a list of them"
+            f"{name} is {show(value)}, a single string; pass a list of them"
         )
     if isinstance(value, Mapping | Set) or not isinstance(value, Iterable):
         raise UserError(
-            f"{name} is {shown(value)}; pass a list of strings, or of pairs of strings"
+            f"{name} is {show(value)}; pass a list of strings, or of pairs of strings"
         )
     return value
 
@@ -120,7 +120,7 @@ def parts(text: Text, number: int) -> tuple[str, str | None]:
         if isinstance(first, str) and isinstance(second, str):
             return first, second
     raise UserError(
-        f"text {number}: is {shown(text)}; it must be a string, or a pair of strings"
+        f"text {number}: is {show(text)}; it must be a string, or a pair of strings"
     )
 
 
@@ -131,7 +131,7 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
         UserError: they are not numbers, or not as many as there are texts.
     """
     if isinstance(labels, str | bytes | Mapping | Set):
-        raise UserError(f"labels is {shown(labels)}; pass a list of numbers")
+        raise UserError(f"labels is {show(labels)}; pass a list of numbers")
     if isinstance(labels, Iterable) and not hasattr(labels, "__array__"):
         labels = list(labels)
     try:
@@ -144,7 +144,7 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
             "same shape"
         ) from None
     if values.ndim == 0:
-        raise UserError(f"labels is {shown(labels)}; pass a list of numbers")
+        raise UserError(f"labels is {show(labels)}; pass a list of numbers")
     if len(values) != num_texts:
         raise UserError(
             f"{count(num_texts, 'text')}, but {count(len(values), 'label')}"
@@ -153,7 +153,7 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
         return values
     wrong = next((i for i, v in enumerate(values) if not _is_numbers(np.array(v))), 0)
     raise UserError(
-        f"label {wrong}: is {shown(values.tolist()[wrong])}; labels must be numbers, such "
+        f"label {wrong}: is {show(values.tolist()[wrong])}; labels must be numbers, such "
         "as the index of each in a list of names"
     )
 
@@ -177,7 +177,7 @@ def _check_number(kind, bounds, name, value):
     # Models compute with 32 bits; nan is at most nothing.
     if not is_one or not abs(value) <= _LARGEST or value not in bounds:
         noun = "a whole number" if kind is numbers.Integral else "a number"
-        raise UserError(f"{name}={shown(value)}: must be {noun} {bounds}".rstrip())
+        raise UserError(f"{name}={show(value)}: must be {noun} {bounds}".rstrip())
     return value
 
 
@@ -191,7 +191,7 @@ def one_of(*choices: str) -> Rule:
         if not isinstance(value, str) or value not in choices:
             listed = " or ".join(map(repr, choices))
             listed = f"one of {', '.join(choices)}" if len(choices) > 2 else listed
-            raise UserError(f"{name}={shown(value)}: must be {listed}")
+            raise UserError(f"{name}={show(value)}: must be {listed}")
         return value
 
     return check
@@ -200,21 +200,21 @@ def one_of(*choices: str) -> Rule:
 def switch(name: str, value: bool) -> bool:
     """A rule: True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise UserError(f"{name}={shown(value)}: must be True or False")
+        raise UserError(f"{name}={show(value)}: must be True or False")
     return bool(value)
 
 
 def text(name: str, value: str) -> str:
     """A rule: a string."""
     if not isinstance(value, str):
-        raise UserError(f"{name} is {shown(value)}; it must be a string")
+        raise UserError(f"{name} is {show(value)}; it must be a string")
     return value
 
 
 def name(name: str, value: str) -> str:
     """A rule: what a name of Keras may begin with."""
     if "/" in text(name, value):
-        raise UserError(f"{name}={shown(value)}: must not have a slash")
+        raise UserError(f"{name}={show(value)}: must not have a slash")
     return value
 
 
@@ -264,7 +264,7 @@ def check_effect(settings: Mapping) -> None:
     Raises:
         UserError: there is one.
     """
-    unused = OptimizerSettings(**settings).unused()
+    unused = OptimizerSettings(**settings).settings_without_effect()
     for name in settings.keys() & unused.keys():
         other, chosen, having = unused[name]
         raise UserError(
@@ -275,11 +275,11 @@ def check_effect(settings: Mapping) -> None:
 def requests(name: str, value: Iterable) -> list:
     """A rule: requests to a task."""
     if isinstance(value, str | bytes | Mapping):
-        raise UserError(f"{name} is {shown(value)}, a single one; pass a list of them")
+        raise UserError(f"{name} is {show(value)}, a single one; pass a list of them")
     if isinstance(value, np.ndarray) and value.ndim:
         value = value.tolist()
     if not isinstance(value, Iterable) or isinstance(value, np.ndarray):
-        raise UserError(f"{name} is {shown(value)}; pass a list of them")
+        raise UserError(f"{name} is {show(value)}; pass a list of them")
     return list(value)
 
 
@@ -294,7 +294,7 @@ def encoder_inputs(inputs: Mapping, config: EncoderConfig) -> dict:
     """
     if not isinstance(inputs, Mapping):
         raise UserError(
-            f"inputs is {shown(inputs)}; pass what `tokenize` or `inputs` returns, or "
+            f"inputs is {show(inputs)}; pass what `tokenize` or `inputs` returns, or "
             "texts to `embed`"
         )
     most = {
@@ -307,7 +307,7 @@ def encoder_inputs(inputs: Mapping, config: EncoderConfig) -> dict:
             ours = _THEIR_NAMES.get(name) if isinstance(name, str) else None
             hint = f", which is {ours} here" if ours else ""
             raise UserError(
-                f"inputs has {shown(name)}{hint}; it may have {', '.join(most)}"
+                f"inputs has {show(name)}{hint}; it may have {', '.join(most)}"
             )
     if "input_ids" not in inputs:
         raise UserError("inputs has no input_ids; pass what `tokenize` returns")
@@ -343,7 +343,7 @@ def _array(name, value):
             value = np.array(value, np.int32)
         except (TypeError, ValueError, OverflowError):
             raise UserError(
-                f"{name} is {shown(value)}; it must be rows of whole numbers, all of the "
+                f"{name} is {show(value)}; it must be rows of whole numbers, all of the "
                 "same length"
             ) from None
     dtype = getattr(value, "dtype", None)
@@ -351,7 +351,7 @@ def _array(name, value):
     kind = str(getattr(dtype, "name", dtype))
     if len(_shape(value)) != 2 or not kind.startswith(kinds):
         raise UserError(
-            f"{name} is {shown(value)}; it must be whole numbers, [texts, tokens]"
+            f"{name} is {show(value)}; it must be whole numbers, [texts, tokens]"
         )
     return value
 
@@ -381,10 +381,10 @@ def path(name: str, value: str | os.PathLike) -> str:
     """A rule: a path as a shell would pass it."""
     given = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(given, str) or not given:
-        raise UserError(f"{name}={shown(value)}: must be the path of a file or folder")
+        raise UserError(f"{name}={show(value)}: must be the path of a file or folder")
     if wrong := _NOT_IN_PATHS.search(given):
         raise UserError(
-            f"{name}={shown(given)}: has the character {wrong[0]!r}, which is not allowed "
+            f"{name}={show(given)}: has the character {wrong[0]!r}, which is not allowed "
             "in a path; rename the file or folder"
         )
     if given.endswith(".keras"):

@@ -71,7 +71,7 @@ class Continuer:
         self._top_k = min(top_k, int(np.count_nonzero(allowed)))
         lengths = static_lengths(model.config.max_position_embeddings)
         # One function for each; TensorFlow warns of one that is traced for many shapes.
-        self._grow = {length: tf.function(self._grown) for length in lengths}
+        self._grow = {length: tf.function(self._extend_rows) for length in lengths}
 
     def extend(
         self, ids: Sequence[int], number: int, *, samples: int = 1, seed: int = 0
@@ -95,7 +95,7 @@ class Continuer:
         grown = self._grow[length](*map(tf.constant, (rows, begin, end, draws)))
         return grown.numpy()[:, begin:end]
 
-    def _grown(self, rows, begin, end, draws):
+    def _extend_rows(self, rows, begin, end, draws):
         columns = tf.range(rows.shape[1])[None]
         for place in tf.range(begin, end):
             encoded = self._model.encode({"input_ids": rows})

@@ -6,12 +6,12 @@ import h5py
 import numpy as np
 
 from text.tokenizers.vocabulary import Vocabulary
-from training.queries.text_features import Row
+from training.queries.text_features import TextRow
 
 _HDF5_CHUNK = 1 << 17  # bytes
 
 
-class JsonLines:
+class FeatureLines:
     """The release's JSON lines; pooled, a line has "layers" instead of "features".
 
     Source: google-research/bert@eedf571 extract_features.py, main.
@@ -26,15 +26,15 @@ class JsonLines:
         self._texts = 0
         self._begun = False
 
-    def write_tokens(self, row: Row, values: np.ndarray) -> None:
+    def write_tokens(self, row: TextRow, values: np.ndarray) -> None:
         """Args: values: float32 [layers, kept, h]."""
         if not self._begun:
             self._file.write(f'{{"linex_index": {self._texts}, "features": [')
-        rounded = _rounded(values)
+        rounded = _round(values)
         features = [
             {
                 "token": self._tokens[id],
-                "layers": self._named([layer[i] for layer in rounded]),
+                "layers": self._by_layer([layer[i] for layer in rounded]),
             }
             for i, id in enumerate(row.input_ids[row.kept])
         ]
@@ -47,12 +47,12 @@ class JsonLines:
 
     def write_text(self, values: np.ndarray) -> None:
         """Args: values: float32 [layers, h]."""
-        layers = self._named(_rounded(values))
+        layers = self._by_layer(_round(values))
         line = json.dumps({"linex_index": self._texts, "layers": layers})
         self._file.write(line + "\n")
         self._texts += 1
 
-    def _named(self, vectors):
+    def _by_layer(self, vectors):
         return [
             {"index": index, "values": values}
             for index, values in zip(self._layers, vectors, strict=True)
@@ -62,7 +62,7 @@ class JsonLines:
         pass
 
 
-def _rounded(values):
+def _round(values):
     """Six decimals, as in the release; in float64, since float32 would print more."""
     return np.round(values.astype(np.float64), 6).tolist()
 
@@ -79,7 +79,7 @@ class Hdf5:
         self._columns = {}
         self._rows = 0
 
-    def write_tokens(self, row: Row, values: np.ndarray) -> None:
+    def write_tokens(self, row: TextRow, values: np.ndarray) -> None:
         if not self._columns:
             self._file["vocabulary"] = self._vocabulary.tokens
             self._append("offsets", np.zeros(1, np.int64))
@@ -135,4 +135,4 @@ class _Column:
             self._waiting, self._number = [], 0
 
 
-WRITERS = {"json": JsonLines, "hdf5": Hdf5}
+WRITERS = {"json": FeatureLines, "hdf5": Hdf5}

@@ -65,7 +65,7 @@ def load_network(
         )
     model = masked_lm.MaskedLM().network(config, dtype=dtype)
     encoder = model.encoder
-    pooler = {v.path for v in encoder.weights}.difference(encoder.required)
+    pooler = {v.path for v in encoder.weights}.difference(encoder.required_variables)
     weights = {v.path: v for v in model.weights if v.path not in pooler}
     source.load(weights, required="", scope=encoder.scope)
     return model
@@ -151,9 +151,7 @@ class Filler:
             for begin in range(0, len(of_bucket), self._batch_size):
                 chosen = of_bucket[begin : begin + self._batch_size]
                 length = self._lengths[bucket]
-                best = self._find(
-                    self._padded([rows[i] for i in chosen], length), length
-                )
+                best = self._find(self._pad([rows[i] for i in chosen], length), length)
                 token_ids[chosen] = np.sort(best, axis=-1)[: len(chosen)]
         return token_ids
 
@@ -164,7 +162,7 @@ class Filler:
             self._graphs[length] = make(batch)
         return self._graphs[length](batch)
 
-    def _padded(self, rows, length):
+    def _pad(self, rows, length):
         shape = self._batch_size, int(length)
         what = f"--batch_size={self._batch_size}"
         capacity.check_batch(what, *shape, self._model.encoder.config)

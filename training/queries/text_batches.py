@@ -76,14 +76,14 @@ class TextBatches(keras.utils.PyDataset):
             self._random.shuffle(self._order)
         batches = self._cut(self._order)
         if self._rows is not None:
-            batches = self._bucketed(batches)
+            batches = self._bucket(batches)
         self._batches = batches
 
     def _cut(self, order):
         size = self._batch_size
         return [order[i : i + size] for i in range(0, len(order), size)]
 
-    def _bucketed(self, batches):
+    def _bucket(self, batches):
         """The same number of batches, of rows of similar length."""
         bucketed = []
         for first in range(0, len(batches), _WINDOW):

@@ -34,7 +34,7 @@ _BATCH = ("input_ids", "input_mask", "segment_ids", "kept")
 # --- Texts to rows -------------------------------------------------------------------
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """One input of the encoder: a text, a pair, or a window of a text.
 
     Attributes:
@@ -59,7 +59,7 @@ class Counts:
     windowed: int = 0
 
 
-class RowFlags(Protocol):
+class LayoutFlags(Protocol):
     """The flags that say how texts are laid out as rows."""
 
     max_seq_length: int
@@ -67,8 +67,8 @@ class RowFlags(Protocol):
 
 
 def make_rows(
-    lines: Iterable[str], tokenizer: Tokenizer, flags: RowFlags, counts: Counts
-) -> Iterator[Row]:
+    lines: Iterable[str], tokenizer: Tokenizer, flags: LayoutFlags, counts: Counts
+) -> Iterator[TextRow]:
     """Tokenizes texts and lays them out as rows, in order; counts them on the way.
 
     Source: google-research/bert@eedf571 extract_features.py, read_examples and
@@ -82,8 +82,8 @@ def make_rows(
 
 
 def rows_of(
-    text: str, pair: str, tokenizer: Tokenizer, flags: RowFlags, counts: Counts
-) -> Iterator[Row]:
+    text: str, pair: str, tokenizer: Tokenizer, flags: LayoutFlags, counts: Counts
+) -> Iterator[TextRow]:
     """The rows of a text, or the row of a pair unless its second text is empty."""
     ids, pair_ids = tokenizer.encode(text), tokenizer.encode(pair) if pair else []
     counts.texts += 1
@@ -96,17 +96,17 @@ def rows_of(
         yield row
 
 
-def _pair_row(a_ids, b_ids, vocabulary, flags: RowFlags, counts):
+def _pair_row(a_ids, b_ids, vocabulary, flags: LayoutFlags, counts):
     room = flags.max_seq_length - vocabulary.num_special_tokens
     counts.cut += len(a_ids) + len(b_ids) > room
     (a_length,), (b_length,) = packing.truncated_lengths(
         np.array([len(a_ids)]), np.array([len(b_ids)]), room
     )
     ids, segments = packing.join(vocabulary, a_ids[:a_length], b_ids[:b_length])
-    return Row(ids, segments, slice(0, len(ids)), True)
+    return TextRow(ids, segments, slice(0, len(ids)), True)
 
 
-def _text_rows(ids, vocabulary, flags: RowFlags, counts) -> Iterator[Row]:
+def _text_rows(ids, vocabulary, flags: LayoutFlags, counts) -> Iterator[TextRow]:
     room = flags.max_seq_length - 2
     if len(ids) > room and not flags.doc_stride:
         counts.cut += 1
@@ -126,7 +126,7 @@ def _text_rows(ids, vocabulary, flags: RowFlags, counts) -> Iterator[Row]:
             first - start + begin if start else 0,
             end + len(vocabulary.tail) if is_last else end,
         )
-        yield Row(*packing.join(vocabulary, window), kept, is_last)
+        yield TextRow(*packing.join(vocabulary, window), kept, is_last)
         first = stop
 
 
@@ -215,7 +215,7 @@ class Extractor(abc.ABC):
 
     def _features(self, batch):
         """What `__call__` returns, as a tensor."""
-        features = keras.ops.stack(self._chosen(batch))  # [l, b, s, h]
+        features = keras.ops.stack(self._choose_layers(batch))  # [l, b, s, h]
         if self.pooling == "cls" and self.cls_last:
             mask = batch["input_mask"]
             return keras.ops.stack(
@@ -228,7 +228,7 @@ class Extractor(abc.ABC):
             return keras.ops.einsum("lbsh,bs->lbh", features, kept)
         return features
 
-    def _chosen(self, batch):
+    def _choose_layers(self, batch):
         encoded = self.model(batch, return_all=True)
         outputs = encoded["layer_outputs"]
         if EMBEDDINGS not in self.layers and MIX not in self.layers:
@@ -344,12 +344,12 @@ def make_extractor(
 
 
 def encode(
-    rows: Iterator[Row],
+    rows: Iterator[TextRow],
     encoder: Extractor,
     max_seq_length: int,
     batch_size: int,
     pad_id: int = 0,
-) -> Iterator[tuple[Row, np.ndarray]]:
+) -> Iterator[tuple[TextRow, np.ndarray]]:
     """Features of rows, in order; rows of similar length share a batch.
 
     Yields:
@@ -388,7 +388,7 @@ def encode(
 def _take(rows, encoder, batch_size):
     """The next rows, to be sorted together."""
     some, waiting = [], 0
-    for batch in _batched(rows, batch_size):
+    for batch in _batch(rows, batch_size):
         some += batch
         if encoder.pooling == "none":
             waiting += encoder.token_bytes * sum(len(row.input_ids) for row in batch)
@@ -397,7 +397,7 @@ def _take(rows, encoder, batch_size):
     return some
 
 
-def _batched(rows, size):
+def _batch(rows, size):
     while some := list(itertools.islice(rows, size)):
         yield some
 
@@ -419,8 +419,8 @@ def _pad(rows, encoder, batch_size, max_seq_length, pad_id):
 
 
 def pool(
-    encoded: Iterable[tuple[Row, np.ndarray]], pooling: str
-) -> Iterator[tuple[Row, np.ndarray]]:
+    encoded: Iterable[tuple[TextRow, np.ndarray]], pooling: str
+) -> Iterator[tuple[TextRow, np.ndarray]]:
     """One vector for each text and layer: float32 [layers, h], with the text's last row."""
     total, weight = 0.0, 0
     for row, values in encoded:

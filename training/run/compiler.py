@@ -20,13 +20,13 @@ TOKENS_PER_PROGRAM = 1_500 * 32 * 128
 
 
 def for_model(model) -> Callable | None:
-    """The compiler for `fusion.compiled_by` while this model trains, uncompiled as a whole.
+    """The compiler for `fusion.fuse_with` while this model trains, uncompiled as a whole.
 
     None on GPUs, for which it was never measured: they are faster with all in one program.
     """
     weights = sum(v.shape.num_elements() for v in model.weights)
     on_cpu = not tf.config.list_logical_devices("GPU")
-    return compiled if on_cpu and weights >= _FEWEST_WEIGHTS else None
+    return compile_function if on_cpu and weights >= _FEWEST_WEIGHTS else None
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def _move_on_to(slot):
         pass
 
 
-def traced(function: Callable) -> Callable:
+def trace_function(function: Callable) -> Callable:
     """Traces `function` once for the shapes and constants of each call.
 
     A call is then one operation, until TensorFlow puts those of the function in its place.
@@ -66,7 +66,7 @@ def traced(function: Callable) -> Callable:
     return _of_tensors(of_tensors)
 
 
-def compiled(function: Callable) -> Callable:
+def compile_function(function: Callable) -> Callable:
     """Compiles `function` and its gradient for the shapes and constants of each call.
 
     Args:
@@ -83,13 +83,13 @@ def compiled(function: Callable) -> Callable:
 def _around(function, constants):
     """A function of the tensors alone, which puts the constants at their places."""
 
-    def merged(*tensors):
+    def call_merged(*tensors):
         args = list(tensors)
         for place, value in constants:
             args.insert(place, value)
         return function(*args)
 
-    return merged
+    return call_merged
 
 
 def _of_tensors(make):

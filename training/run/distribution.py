@@ -107,7 +107,7 @@ def _connect_tpu(tpu, zone, project):
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def report_lost_hosts() -> Iterator[None]:
     """Wraps a whole run; says in one line if another host left it.
 
     Raises:

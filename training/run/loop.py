@@ -36,7 +36,7 @@ _SKIPPED_IN_A_ROW = "training/skipped_updates_in_a_row"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class LoopSettings:
     """The numbers of a run; batch_size is that of one update, over all replicas."""
 
     num_train_steps: int
@@ -93,7 +93,7 @@ class Trainer:
         strategy,
         make_model: Callable,
         objective,
-        settings: Settings,
+        settings: LoopSettings,
         steps: Sequence[Callable] = (),
         borrowed: Callable[..., Collection[str]] = lambda model: (),
     ):
@@ -104,7 +104,7 @@ class Trainer:
             self.model = make_model()
             self.optimizer = settings.optimizer.make_for(self.model)
             self.row_state = _row_state(objective, self.model, settings.batch_size)
-        self.evaluated_as = objective.evaluated_as
+        self.for_evaluation = objective.for_evaluation
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
         others = (*self.optimizer.variables, *self.row_state.values())
@@ -202,7 +202,7 @@ class Trainer:
 
     def _apply(self, gradients, step, scale, next_state):
         # Uncompiled, what every variable goes through is traced once for each shape.
-        with fusion.compiled_by(self._compiler or compiler.traced):
+        with fusion.fuse_with(self._compiler or compiler.trace_function):
             self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
         for variable, value in zip(self.row_state.values(), next_state, strict=True):
             variable.assign(value)
@@ -249,11 +249,11 @@ class Trainer:
         """The context in which to trace what these devices compute for the gradients."""
         if self._is_compiled:
             return fusion.whole_program()
-        return fusion.compiled_by(self._compiler)
+        return fusion.fuse_with(self._compiler)
 
     @_as_written
     def _micro_batch(self, batch, weights, seed):
-        with self._compiling(), custom_gradients.written_out():
+        with self._compiling(), custom_gradients.use_gradients():
             trained = [v.value for v in self.model.trainable_variables]
             # Of others, such as frozen layers, nothing is recorded, kept or computed.
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -306,12 +306,12 @@ class Trainer:
 
         Args:
             data: maps a `reading.Part` to a dataset of at least num_batches.
-            objective: whose; by default, those of `evaluated_as`.
+            objective: whose; by default, those of `for_evaluation`.
         Returns:
             "loss" and the value of every loss and metric by name.
         """
         batches = distribution.distribute(self.strategy, data)
-        objective = objective or self.evaluated_as
+        objective = objective or self.for_evaluation
         with capacity.advising("an evaluation", "lower --eval_batch_size"):
             sums = self._evaluations(batches, tf.constant(num_batches), objective)
             return means(objective, sums.numpy())
@@ -331,7 +331,7 @@ class Trainer:
 
     def values(self, sums) -> dict[str, float]:
         """Turns the sums of an evaluation into means."""
-        return means(self.evaluated_as, sums)
+        return means(self.for_evaluation, sums)
 
     # --- Prediction ------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ class Trainer:
 
     @_as_written
     def _predict_batch(self, batch):
-        outputs, sums = self._forward(batch, self.evaluated_as)
+        outputs, sums = self._forward(batch, self.for_evaluation)
         return distribution.rows_of_all(outputs), distribution.total(sums)
 
     def _forward(self, batch, objective):

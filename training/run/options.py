@@ -252,7 +252,7 @@ class RunOptions(options.Group):
     def _check_optimizer(self):
         """Refuses settings that optimizer or schedule do not have."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = OptimizerSettings(**self.optimizer_settings).unused()
+        unused = OptimizerSettings(**self.optimizer_settings).settings_without_effect()
         for name, (flag, chosen, having) in sorted(unused.items()):
             if (value := getattr(self, name)) != defaults[name]:
                 usual = f", that of --optimizer={self.optimizer}," * (
@@ -341,7 +341,7 @@ class RunOptions(options.Group):
         )
 
     @property
-    def kept(self) -> dict:
+    def memory_use(self) -> dict:
         """What training keeps of a batch; arguments of `capacity.check_batch`."""
         return {
             "dtype": self.dtype,
@@ -371,10 +371,10 @@ class RunOptions(options.Group):
         batch_size: int,
         seed: int,
     ):
-        """The `loop.Settings`: these numbers, and the rest from the flags."""
+        """The `loop.LoopSettings`: these numbers, and the rest from the flags."""
         from training.run import loop
 
-        return loop.Settings(
+        return loop.LoopSettings(
             num_train_steps=num_train_steps,
             num_warmup_steps=num_warmup_steps,
             learning_rate=learning_rate,

@@ -165,7 +165,7 @@ class Report:
 
     def _flush(self):
         if self._unwritten:
-            with anywhere.opened(self._path, "a") as file:
+            with anywhere.open_file(self._path, "a") as file:
                 file.write("".join(f"{line}\n" for line in self._unwritten))
             self._unwritten, self._written = [], time.monotonic()
 
@@ -202,7 +202,7 @@ def _lines(path: str) -> list[tuple[bytes, dict | None]]:
     """The lines of metrics.jsonl, each with its report, or None if it is not one."""
     if not anywhere.exists(path):
         return []
-    with anywhere.opened(path) as file:
+    with anywhere.open_file(path) as file:
         lines = io.BytesIO(file.read()).readlines()
     return [(line, _report_of(line)) for line in lines]
 

@@ -23,7 +23,7 @@ from training.run.options import RunOptions
 class Run:
     """What pre-training and fine-tuning do alike with the folder of a run.
 
-    Call `check` first, before anything is computed; then, inside `held`, `start`,
+    Call `check` first, before anything is computed; then, inside `hold`, `start`,
     `prepare` and `train`, in this order.
 
     Args:
@@ -120,15 +120,15 @@ class Run:
         return source in map(os.path.realpath, used)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keeps other trainings out of the folder; see `Folder.held`.
+    def hold(self) -> Iterator[None]:
+        """Keeps other trainings out of the folder; see `Folder.hold`.
 
         Raises:
             UserError: another training has it; raised on every host.
         """
         with contextlib.ExitStack() as stack:
             if self.identity is not None:
-                hold = self.folder.held(self.log.say)
+                hold = self.folder.hold(self.log.say)
                 distribution.on_chief(self._strategy, lambda: stack.enter_context(hold))
                 if not distribution.is_chief(self._strategy):
                     self.folder.reopen()

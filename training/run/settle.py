@@ -110,7 +110,7 @@ class Model:
         return bool(self.run and self.run.settings)
 
     @functools.cached_property
-    def known(self) -> list[ModelFolder]:
+    def known_folders(self) -> list[ModelFolder]:
         """The folders of the weights to use, the most decisive first."""
         source = self.source_in_use
         folders = (self.run, source, source and source.base)
@@ -138,7 +138,7 @@ class Model:
         if self._records:
             settings = self._records.text
             flags = flags.or_else({name: settings.get(name) for name in absent})
-        for known in self.known if absent else ():
+        for known in self.known_folders if absent else ():
             flags = flags.or_else(known.text.flags(kind))
         return flags
 
@@ -152,7 +152,9 @@ class Model:
         """--bert_config_file, or what is known of it."""
         if self._flags.bert_config_file is not None:
             return self._flags.bert_config_file
-        return next(filter(None, (known.config_file for known in self.known)), None)
+        return next(
+            filter(None, (known.config_file for known in self.known_folders)), None
+        )
 
     @functools.cached_property
     def vocab_file(self) -> str | None:
@@ -163,7 +165,7 @@ class Model:
 
     def _vocab_files(self) -> Iterator[str]:
         """Yields the vocabularies that the model may have."""
-        known = filter(None, (known.vocab_file for known in self.known))
+        known = filter(None, (known.vocab_file for known in self.known_folders))
         if not self._records:
             yield from known
         elif digest := self._records.text.get(recorded_settings.DIGEST):
@@ -180,7 +182,7 @@ class Model:
                     f"{path}: no such file; pass the model's {setting(name)}"
                 )
             return
-        for known in self.known:
+        for known in self.known_folders:
             if name == "bert_config_file":
                 _ = known.config  # says what is there instead
             raise UserError(
@@ -211,7 +213,9 @@ class Model:
 
     def _with_config(self, path) -> ModelFolder | None:
         """The folder that has this config."""
-        return next((known for known in self.known if known.config_file == path), None)
+        return next(
+            (known for known in self.known_folders if known.config_file == path), None
+        )
 
     # --- The tokenizer ---------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class Model:
         if source := self.source_in_use:
             source.text.check(tokenizer.settings, kind_of_tokenizer(tokenizer))
             check_ids(tokenizer, source.folder)
-            check_text(tokenizer, source.folder, source.text.noted)
+            check_text(tokenizer, source.folder, source.text.record)
         return tokenizer
 
 
@@ -279,7 +283,7 @@ class TrainableModel(Model):
             folder, remedy = self._with_config(path), "use that file"
             learned = folder.config if folder else config_at(path)
         elif self.source and not flags.change_network:
-            path, learned = self.source.folder, _learned(self.source)
+            path, learned = self.source.folder, _read_config(self.source)
             remedy = "use the config there, or pass --change_network"
         else:
             return
@@ -324,12 +328,12 @@ def config_of(source: Source, config_file: str | None) -> EncoderConfig:
     config = read_config(config_file) if config_file else source.config
     if config_file and config_file != source.config_file:
         remedy = "use that file, or move it away if it does not belong to the weights"
-        _compare(config, config_file, _learned(source), source.folder, remedy)
+        _compare(config, config_file, _read_config(source), source.folder, remedy)
     capacity.check_network(config, config_file or source.config_file)
     return config
 
 
-def _learned(source: Source) -> EncoderConfig | None:
+def _read_config(source: Source) -> EncoderConfig | None:
     """The config next to weights; None if there is none, or it is of another kind."""
     try:
         return source.config
@@ -370,7 +374,7 @@ def check_text(tokenizer: Tokenizer, folder: str, noted: tuple[str, Mapping]) ->
 
     Args:
         folder: of the run.
-        noted: see `recorded_settings.noted_by_run`.
+        noted: see `recorded_settings.settings_of_run`.
     Raises:
         UserError: flags or vocabulary differ.
     """

@@ -49,7 +49,7 @@ def updates_to_next(settings, step: int) -> int:
     """How many updates one call may make before anything is due; at least 1.
 
     Args:
-        settings: `loop.Settings`.
+        settings: `loop.LoopSettings`.
         step: less than num_train_steps.
     """
     intervals = (

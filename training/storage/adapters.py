@@ -168,7 +168,7 @@ def check_head(
         )
 
 
-def merged(
+def merge(
     base: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray], alpha: float
 ) -> dict[str, np.ndarray]:
     """One checkpoint: the base, its kernels changed by adapters, and what else there is.
@@ -231,7 +231,7 @@ def without(weights: Mapping[str, object], alpha: float) -> Mapping[str, object]
     if not own:
         return weights
     base = {k: v.numpy() for k, v in weights.items() if k not in own}
-    return merged(base, own, alpha)
+    return merge(base, own, alpha)
 
 
 # --- Formats -------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class Adapted(Format):
         """The shapes of what is stored, without the base."""
         raise NotImplementedError
 
-    def stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def read_stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """What is stored; see `Format.read`."""
         raise NotImplementedError
 
@@ -299,7 +299,7 @@ class Adapted(Format):
     def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         names = None if names is None else list(names)
         if names is not None and self.stored_shapes().keys() >= set(names):
-            return self.stored(names)
+            return self.read_stored(names)
         base = self.base
         with self._reading_base():
             encoder = base_weights(base, self.note.scope)
@@ -307,7 +307,7 @@ class Adapted(Format):
             digest = checkpoint_contents.digest(encoder)
             check_base(self.note, digest, os.path.dirname(self.path))
         check_fits(_shapes(encoder), self.stored_shapes(), self.path)
-        model = merged(encoder, self.stored(), self.note.alpha)
+        model = merge(encoder, self.read_stored(), self.note.alpha)
         return {n: model[n] for n in (sorted(model) if names is None else names)}
 
 
@@ -336,7 +336,7 @@ class AdaptedBundle(Adapted):
     def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
         return self._bundle.shapes()
 
-    def stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def read_stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         return self._bundle.read(names)
 
 
@@ -365,7 +365,7 @@ class Peft(Adapted):
     def stored_shapes(self) -> Mapping[str, tuple[int, ...]]:
         return _shapes(self._files.tensors)
 
-    def stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def read_stored(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         tensors = self._files.tensors
         return {name: tensors[name] for name in (tensors if names is None else names)}
 

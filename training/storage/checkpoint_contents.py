@@ -68,7 +68,7 @@ def compare(one: Source, other: Source) -> bool:
     return same
 
 
-def averaged(
+def average(
     tensors: Sequence[Mapping[str, np.ndarray]], prefixes: Sequence[str]
 ) -> Mapping[str, np.ndarray]:
     """The mean of checkpoints, computed in float64."""

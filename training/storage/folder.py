@@ -71,9 +71,9 @@ def _steps(names, ending=""):
 
 
 def text_settings(directory: str) -> tuple[str, dict]:
-    """See `recorded_settings.noted_by_run`."""
+    """See `recorded_settings.settings_of_run`."""
     with anywhere.access(directory):
-        return recorded_settings.noted_by_run(directory)
+        return recorded_settings.settings_of_run(directory)
 
 
 class Folder:
@@ -187,7 +187,7 @@ class Folder:
 
     @property
     def text(self) -> tuple[str, dict]:
-        """How text became ids; see `recorded_settings.noted_by_run`."""
+        """How text became ids; see `recorded_settings.settings_of_run`."""
         name = TASK if self.read(TASK) else TEXT
         return self.file(name), self.read(name)
 
@@ -242,7 +242,7 @@ class Folder:
             self._is_noted = True
 
     @contextlib.contextmanager
-    def held(self, say: Callable[[str], None]) -> Iterator[None]:
+    def hold(self, say: Callable[[str], None]) -> Iterator[None]:
         """Keeps other trainings out of the folder, which it makes, and opens it anew.
 
         On gs://, which has no locks, the latest training takes over; see `lease.Lease`.
@@ -256,9 +256,9 @@ class Folder:
             with anywhere.access(self.path):
                 anywhere.makedirs(self.path)
                 if sources.is_remote(self.path):
-                    self._lease = stack.enter_context(lease.taken(self.path, say))
+                    self._lease = stack.enter_context(lease.take(self.path, say))
                 else:
-                    stack.enter_context(local.locked(self.file(SETTINGS)))
+                    stack.enter_context(local.hold_lock(self.file(SETTINGS)))
             self.reopen()
             yield
 
@@ -450,7 +450,7 @@ class Folder:
 def _holds(path, content):
     if not anywhere.exists(path) or anywhere.isdir(path):
         return False
-    with anywhere.opened(path) as file:
+    with anywhere.open_file(path) as file:
         return file.read() == content
 
 
@@ -479,11 +479,11 @@ def changes(
 def _change(name, was, now):
     if _is_digest(was) or _is_digest(now):  # meaningless to a person
         return f"{name.removesuffix('_sha256')} has changed"
-    was, now = (_shown(name, value) for value in (was, now))
+    was, now = (_show(name, value) for value in (was, now))
     return f"{name} was {was} and is now {now}" if was != now else f"{name} has changed"
 
 
-def _shown(name, value):
+def _show(name, value):
     if isinstance(value, list) and len(repr(value)) > _LONGEST_VALUE:
         return f"{len(value)} {'files' if name == 'input_file' else 'values'}"
     return repr(value)

@@ -55,7 +55,7 @@ class Lease:
 
 
 @contextlib.contextmanager
-def taken(directory: str, say: Callable[[str], None]) -> Iterator[Lease]:
+def take(directory: str, say: Callable[[str], None]) -> Iterator[Lease]:
     """Takes over a folder, because a preempted TPU must be able to restart at once.
 
     The previous training ends at its next checkpoint; see `Lease.renew`.

@@ -30,11 +30,11 @@ class LoadReport:
             ("unused in the checkpoint", self.unused, _MOST_UNUSED),
         ):
             if names:
-                lines.append(f"  {title} ({len(names)}): {grouped(names, most)}")
+                lines.append(f"  {title} ({len(names)}): {list_names(names, most)}")
         return "\n".join(lines)
 
 
-def grouped(names: Collection[str], most: int | None = None) -> str:
+def list_names(names: Collection[str], most: int | None = None) -> str:
     """Names in one line.
 
     Args:
@@ -129,7 +129,7 @@ def check_required(
         what = first(groups(missing), 4, ", ")
     advice = (
         "check that it is the right checkpoint and bert_config_file; it contains "
-        f"{grouped(shapes, 4) or 'nothing'}"
+        f"{list_names(shapes, 4) or 'nothing'}"
     )
     if missing and not any(name.startswith(scope) for name in missing):
         advice = networks.advice(missing, shapes) or (

@@ -30,13 +30,13 @@ class ModelFolder:
         has_tokenizer_config: whether Hugging Face's files there decide how the text of the
             weights becomes ids.
         """
-        self.opened, self.folder = opened, opened.path
+        self.open, self.folder = opened, opened.path
         self._has_tokenizer_config = has_tokenizer_config
 
     @property
     def config_file(self) -> str | None:
         """The config, if there is one."""
-        return self.opened.config_file
+        return self.open.config_file
 
     @functools.cached_property
     def config(self) -> EncoderConfig:
@@ -46,7 +46,7 @@ class ModelFolder:
             UserError: there is no config, or it cannot be read.
         """
         if not self.config_file:
-            raise _missing_config(self.opened)
+            raise _missing_config(self.open)
         return self._read_config()
 
     def _read_config(self):
@@ -61,13 +61,13 @@ class ModelFolder:
     def text(self) -> FolderText:
         """How text becomes ids."""
         return FolderText(
-            self.folder, self._has_tokenizer_config, lambda: self.opened.text
+            self.folder, self._has_tokenizer_config, lambda: self.open.text
         )
 
     @property
     def settings(self) -> dict:
         """The settings that a run noted, if there is one."""
-        return self.opened.settings
+        return self.open.settings
 
 
 class Source(ModelFolder):
@@ -187,9 +187,9 @@ class Source(ModelFolder):
     @functools.cached_property
     def task(self) -> dict:
         """What the head is for, if a file says so: what a run noted, or Hugging Face's."""
-        if TASK in self.opened.names:
+        if TASK in self.open.names:
             advice = "remove it, or restore what a run wrote"
-            return json_files.read_object(self.opened.file(TASK), advice)
+            return json_files.read_object(self.open.file(TASK), advice)
         return self.format.task()
 
     def _read_config(self):

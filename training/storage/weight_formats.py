@@ -123,7 +123,7 @@ class Bundle(Format):
         try:
             shapes = self._open().get_variable_to_shape_map()
         except _DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         return {
             own: tuple(shapes[name][:: -1 if transposed else 1])
             for own, (name, transposed) in self._names.items()
@@ -138,7 +138,7 @@ class Bundle(Format):
                 for name in names
             }
         except _DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
 
     def _open(self):
         if self._reader is None:
@@ -153,7 +153,7 @@ class Bundle(Format):
         value = self._reader.get_tensor(name)
         return np.ascontiguousarray(value.T) if transposed else value
 
-    def _damaged(self, error: Exception) -> UserError:
+    def _damage_error(self, error: Exception) -> UserError:
         reason = " ".join(str(getattr(error, "message", None) or error).split())
         return UserError(
             f"{self.path}: the checkpoint is damaged or incomplete ({reason}); copy or "

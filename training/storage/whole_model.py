@@ -27,7 +27,7 @@ def check(
     several = networks.networks_in(source.shapes())
     checked = encoder if several else model
     variables = {variable.path: variable for variable in checked.weights}
-    required = encoder.required
+    required = encoder.required_variables
     if "decoder" in config.capabilities:
         # All of the decoder, or nothing: the encoder of another model.
         paths = (variable.path for variable in model.weights)

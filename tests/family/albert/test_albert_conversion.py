@@ -50,7 +50,7 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     model = objective.network(read_config(str(source)))
     assert isinstance(model.config, AlbertConfig)
     report = Source.open(str(source)).load(
-        {v.path: v for v in model.weights}, required=model.encoder.required
+        {v.path: v for v in model.weights}, required=model.encoder.required_variables
     )
     poolers = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert report.initial == (poolers if kind in ("masked_lm", "qa") else [])

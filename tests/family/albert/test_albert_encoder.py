@@ -63,7 +63,7 @@ def make_model(name, **changes):
 def gradients(model, batch):
     """The losses, named as in the release, and the gradient of each variable."""
     variables = {v.path: v for v in model.trainable_variables}
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         outputs = model(batch)
         pairs = OBJECTIVE.losses(batch, outputs)
         means = {name: losses.mean(*pair) for name, pair in pairs.items()}

@@ -102,7 +102,7 @@ def test_a_classifier_answers_from_an_export_that_names_what_it_needs(folder):
     for model, needs in (("text", True), ("tensors", False)):
         content = (export / model / "1" / "saved_model.pb").read_bytes()
         assert (b"Sentencepiece" in content) == needs
-    changed = checksums.sealed(description | {"libraries": ["os"]})
+    changed = checksums.seal(description | {"libraries": ["os"]})
     path.write_text(json.dumps(changed))
     with pytest.raises(UserError, match="export.json: the model needs 'os'"):
         Predictor(output)

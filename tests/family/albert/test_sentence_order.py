@@ -80,7 +80,7 @@ def test_the_release_s_rows_keep_the_rules():
     )
     batch, faults = encoding.decode(examples, instances.schema())
     inspector = make_inspector(recipe, vocabulary)
-    text = inspector.masks.unmasked(batch)
+    text = inspector.masks.unmask(batch)
     assert not faults
     assert not first_broken(batch, text, inspector)
     batch["token_boundary"][1, 3] ^= 1

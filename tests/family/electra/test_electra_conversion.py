@@ -47,7 +47,7 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     if kind != "electra_masked_lm":
         model = replaced_tokens.DiscriminatorModel(config)
     report = Source.open(str(source)).load(
-        {v.path: v for v in model.weights}, model.encoder.required
+        {v.path: v for v in model.weights}, model.encoder.required_variables
     )
     assert not report.unused
     given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")

@@ -7,7 +7,7 @@ import pytest
 from errors import UserError
 from family.electra.encoder import ElectraConfig
 from modeling.objectives import tasks
-from modeling.objectives.low_rank import LowRank, borrowed
+from modeling.objectives.low_rank import LowRank, frozen_paths
 from tests import classifier, peft_adapters
 
 
@@ -24,7 +24,7 @@ def test_a_layer_that_the_base_lacks_is_trained_whole():
     pooler = {v.path: v.trainable for v in model.weights if "/pooler/" in v.path}
     names = [f"electra/pooler/dense/{name}" for name in ("kernel", "bias")]
     assert pooler == dict.fromkeys(names, True)
-    assert borrowed(model) == set(base)
+    assert frozen_paths(model) == set(base)
 
 
 def test_a_head_without_a_layer_that_theirs_has_is_refused(tmp_path):

@@ -116,7 +116,7 @@ def test_broken_rows_are_told(tmp_path):
     inspector = make_inspector(kind, VOCABULARY)
 
     def broken(changed):
-        rules = inspector.rules(changed, inspector.masks.unmasked(changed))
+        rules = inspector.rules(changed, inspector.masks.unmask(changed))
         return [rule.text for rule in rules if rule.is_broken.any()]
 
     assert broken(batch) == []

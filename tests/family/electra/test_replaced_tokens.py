@@ -179,7 +179,7 @@ def _check_metrics(batch, outputs, expected):
 def gradients(model, batch, objective=WHOLE):
     """The losses, and the gradient of each variable."""
     variables = {v.path: v for v in model.trainable_variables}
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         pairs = objective.losses(batch, model(batch))
         means = {name: losses.mean(*pair) for name, pair in pairs.items()}
         loss = sum(objective.loss_weights[name] * means[name] for name in means)

@@ -95,7 +95,7 @@ def test_four_updates_with_carried_states_equal_bilms(softmax):
         rows = [
             text[:, 6 * update : 6 * update + 7] for text in (stream, stream[:, ::-1])
         ]
-        with custom_gradients.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             found, states = read_both(model, *rows, states)
             loss = sum(found) / 2.0
             scaled = loss * 6  # bilm: times the steps of a row
@@ -140,7 +140,7 @@ def test_written_gradients_are_those_of_the_backend_with_limits_and_padding():
     weights = np.random.default_rng(1).normal(size=(4, 7, 16)).astype("float32")
     weights *= batch()["input_mask"][..., None]
     found = []
-    for context in (contextlib.nullcontext, custom_gradients.written_out):
+    for context in (contextlib.nullcontext, custom_gradients.use_gradients):
         with context(), tf.GradientTape() as tape:
             outputs = encoder(
                 batch(), dropouts=layers.Dropouts([1, 2]), return_all=True
@@ -205,7 +205,7 @@ def test_its_parts_have_names_and_stages_and_a_row_is_read_where_it_ends():
         for direction in ("forward", "backward")
         for kind, shape in kinds.items()
     }
-    assert encoder.required == tuple(v.path for v in encoder.weights)
+    assert encoder.required_variables == tuple(v.path for v in encoder.weights)
     shares = layerwise_shares(encoder.stages, 0.5)
     assert {p[:12]: s for p, s in shares.items()} == {
         "elmo/table": 0.0625,
@@ -286,7 +286,7 @@ def test_in_bfloat16_losses_and_gradients_are_about_the_same():
     for dtype in ("float32", "mixed_bfloat16"):
         # Limits would act on other numbers than in float32.
         model = BidirectionalLMModel(SIZES, dtype=dtype)
-        with custom_gradients.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             outputs = model(batch(), dropouts=layers.Dropouts([0, 0]))
             loss = outputs["forward_loss"] + outputs["backward_loss"]
         found.append((loss, tape.gradient(loss, model.encoder.word_embeddings.value)))

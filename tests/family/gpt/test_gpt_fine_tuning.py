@@ -48,7 +48,7 @@ def trained(schedule, data):
         distribution.make("one"),
         lambda: objective.network(read_config()),
         objective,
-        loop.Settings(
+        loop.LoopSettings(
             num_train_steps=10,
             num_warmup_steps=2,
             learning_rate=1e-2,
@@ -146,7 +146,7 @@ def test_rows_of_varying_length_and_accumulation_have_the_same_loss_and_gradient
             distribution.make("one"),
             lambda: objective.network(config, seed=1),
             objective,
-            loop.Settings(
+            loop.LoopSettings(
                 2,
                 0,
                 1e-3,

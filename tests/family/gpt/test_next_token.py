@@ -58,7 +58,7 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
 
     @tf.function
     def derived(function):
-        with custom_gradients.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             tape.watch([hidden, table, bias])
             # All rows, but their number is not known when the graph is made.
             number = tf.shape(tf.where(hidden[:, 0] < np.inf))[0]
@@ -90,7 +90,7 @@ def at_once(h, t, b):
 def in_parts(h, t, b):
     return losses.vocabulary_cross_entropy(h, t, b, labels, weights)[0]
 for compiled in (lambda f: f, jax.jit):
-    with custom_gradients.written_out():
+    with custom_gradients.use_gradients():
         found, expected = (
             jax.tree.leaves(compiled(jax.value_and_grad(f, (0, 1, 2)))(h, t, b))
             for f in (in_parts, at_once)

@@ -79,7 +79,9 @@ def test_models_equal_hugging_face(kind):
     objective, initial = HEADS[kind]
     model = objective.network(read_config(str(GOLDEN / "hf" / kind)))
     assert model.config == CONFIG
-    report = loaded(model, GOLDEN / "hf" / kind, required=model.encoder.required)
+    report = loaded(
+        model, GOLDEN / "hf" / kind, required=model.encoder.required_variables
+    )
     # A bias that all choices share changes no probability.
     assert report.initial == initial
     assert report.unused == (["output_bias"] if kind == "multiple_choice" else [])
@@ -213,7 +215,7 @@ def test_twenty_updates_equal_fairseq(fairseq_weights):
         distribution.make("one"),
         lambda: objective.network(config),
         objective,
-        loop.Settings(
+        loop.LoopSettings(
             num_train_steps=20,
             num_warmup_steps=5,
             learning_rate=5e-3,
@@ -308,10 +310,10 @@ def test_an_encoder_alone_is_read_by_its_config(tmp_path):
 
     change(folder, alone, architectures=["RobertaModel"])
     encoder = make_encoder(read_config(str(folder)))
-    assert loaded(encoder, folder, required=encoder.required).unused == []
+    assert loaded(encoder, folder, required=encoder.required_variables).unused == []
     change(folder, model_type="bert", layer_norm_eps=1e-12)
     encoder = make_encoder(read_config(str(folder)))
-    assert loaded(encoder, folder, required=encoder.required).unused == []
+    assert loaded(encoder, folder, required=encoder.required_variables).unused == []
 
 
 def test_tied_weights_are_dropped_and_others_refused(tmp_path):
@@ -367,7 +369,7 @@ def test_their_masked_lm_head_has_the_exact_gelu(tmp_path, theirs, ours):
         config = read_config(str(source))
         assert config.hidden_act == ours
         model = masked_lm.MaskedLM().network(config)
-        loaded(model, source, required=model.encoder.required)
+        loaded(model, source, required=model.encoder.required_variables)
         outputs = model(everywhere(golden_outputs("masked_lm")[0]))
         head = model.masked_lm
         inner = outputs["sequence_output"] @ head.dense.kernel + head.dense.bias

@@ -25,7 +25,7 @@ fixed = [v.value for v in model.non_trainable_variables]  # of the dropouts in `
 @jax.jit
 @jax.value_and_grad
 def of_places(values):
-    with custom_gradients.written_out():
+    with custom_gradients.use_gradients():
         outputs, _ = model.stateless_call(values, fixed, batch)
         return objective.losses(batch, outputs)["target_loss"][0] / places
 

@@ -66,7 +66,7 @@ def test_questions_are_written_as_in_t5():
         texts = {name: case[name] for name in as_text.SQUAD.features}
         assert as_text.SQUAD.input(texts) == case["inputs"]
         assert as_text.SQUAD.target(case["answers"][0]) == case["targets"]
-        found = as_text.unpadded(case["targets"], case["context"])
+        found = as_text.answer_in_context(case["targets"], case["context"])
         assert found == case["answers"][0]
 
 
@@ -120,7 +120,7 @@ def test_words_are_compared_as_the_vocabulary_spells_them():
     ],
 )
 def test_an_answer_is_found_in_its_text_again(answer, context, part):
-    assert as_text.unpadded(answer, context) == part
+    assert as_text.answer_in_context(answer, context) == part
 
 
 def test_a_graph_writes_the_same():

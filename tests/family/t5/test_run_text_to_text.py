@@ -13,7 +13,7 @@ import predict
 import run_text_to_text
 import tests
 from family.t5 import as_text
-from family.t5.task import Example
+from family.t5.task import TextToTextExample
 from serving.predictor import Predictor
 from tests import forked, jobs
 from tests.family.t5 import runs as text_to_text
@@ -243,7 +243,7 @@ def test_questions_are_scored_as_in_squads_script(folder, golden):
     answers = json.loads(task.prediction_files(written)["predictions.json"])
     assert answers.keys() == {example.index for example in examples}
     texts = {"question": "q", "context": "A Well-known text."}
-    example = Example(texts, ("well-known",), "7")
+    example = TextToTextExample(texts, ("well-known",), "7")
     written = predictions(task, "dev", [example], ["well - known"])
     answers = json.loads(task.prediction_files(written)["predictions.json"])
     assert answers == {"7": "Well-known"}
@@ -294,11 +294,11 @@ def test_a_run_goes_on_with_its_settings_only(folder, untraced):
 
 def test_rows_end_with_the_end_and_begin_with_text(folder):
     task = make_task(folder)
-    (row,) = task.featurize(Example({"input": "say red"}, "red", "0"), "dev")
+    (row,) = task.featurize(TextToTextExample({"input": "say red"}, "red", "0"), "dev")
     tokens = task.tokenizer.vocabulary.tokens
     assert [tokens[id] for id in row.input_ids] == ["say", "red", "[SEP]"]
     assert [tokens[id] for id in row.labels["target_ids"]] == ["red", "[SEP]"]
-    (row,) = task.featurize(Example({"input": "say red"}, None, "0"), "test")
+    (row,) = task.featurize(TextToTextExample({"input": "say red"}, None, "0"), "test")
     assert row.labels == {"target_ids": [], "target_mask": []}
     assert flags(folder)["max_seq_length"] == 8
 
@@ -306,7 +306,7 @@ def test_rows_end_with_the_end_and_begin_with_text(folder):
 def test_targets_without_tokens_are_counted(folder):
     task = make_task(folder)
     for target in ("\u200b", "red"):
-        list(task.featurize(Example({"input": "say"}, target, "0"), "dev"))
+        list(task.featurize(TextToTextExample({"input": "say"}, target, "0"), "dev"))
     lost = "targets are empty, because the vocabulary drops them"
     assert [name for name, number in task.counts.items() if number] == [lost]
     assert task.counts[lost] == 1

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import tests
-from family.t5.task import Example
+from family.t5.task import TextToTextExample
 from family.t5.tokenizer import FAMILY
 from tests import served
 from tests.family.t5 import runs as text_to_text
@@ -40,7 +40,7 @@ class Exported(served.Exported):
         # More rows than tokens, as the released models have; some will be written.
         size = len(task.tokenizer.vocabulary) + 28
         config = dataclasses.replace(TINY, vocab_size=size, eos_token_id=1)
-        objective = task.objective().evaluated_as
+        objective = task.objective().for_evaluation
         objective.check(config)
         model = objective.network(config, seed=3)
         super().__init__(task, model, folder, "dev")
@@ -69,11 +69,12 @@ def test_a_saved_model_has_an_answer_to_everything(exported):
     pairs = [("", ""), huge, ("\0", "<extra_id_0> \u00a0 \ufffd"), ("a\x0bb", " ")]
     names = exported.task.wording.features
     examples = [
-        Example(dict(zip(names, pair, strict=True)), None, "") for pair in pairs
+        TextToTextExample(dict(zip(names, pair, strict=True)), None, "")
+        for pair in pairs
     ]
     expected = exported.in_python(examples)
     assert exported.answers(examples) == expected
     (odd,) = exported.served.answers([{"question": b"\xff", "context": b"caf\xe9"}])
     same = {"question": "\ufffd", "context": "caf\ufffd"}
-    assert [odd] == exported.in_python([Example(same, None, "")])
+    assert [odd] == exported.in_python([TextToTextExample(same, None, "")])
     assert json.dumps(odd)

@@ -36,7 +36,7 @@ def test_inputs_and_targets_of_a_mask_equal_the_original_s():
     text[text == 0] = 77
     lengths = np.array([case["length"] for case in cases], np.int32)
     for name, is_hidden in (("inputs", hidden > 0), ("targets", hidden == 0)):
-        ids, mask = span_corruption.corrupted(
+        ids, mask = span_corruption.corrupt(
             text, is_hidden, lengths, tokens(), width + 1
         )
         for row, case in enumerate(cases):
@@ -182,9 +182,9 @@ def test_too_few_sentinels_are_refused():
 
 def test_its_evaluation_draws_the_same_spans_without_the_penalty():
     objective = SpanCorruption(tokens=tokens(), width=66)
-    measured = objective.evaluated_as
+    measured = objective.for_evaluation
     assert measured.metric_names == ("target_accuracy",)
-    assert measured.evaluated_as is measured
+    assert measured.for_evaluation is measured
     ids = ops.convert_to_tensor(np.full((1, 66), 9, np.int32))
     batch = {"input_ids": ids, "input_mask": ids, "row_numbers": np.array([5])}
     for name, value in objective.prepare(dict(batch), 0).items():

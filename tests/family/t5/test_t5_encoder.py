@@ -80,7 +80,7 @@ def test_every_layer_equals_both_codes(model, version, exact):
             expected = theirs[f"{stack}_hidden_{number}"]
             near(hidden, expected, 2e-5 * np.abs(expected).max())
     real = batch["target_mask"] > 0
-    shifted = np.asarray(model.shifted(batch["target_ids"]))
+    shifted = np.asarray(model.decoder_inputs(batch["target_ids"]))
     np.testing.assert_array_equal(shifted[real], read[real])
     logits = np.asarray(model.logits(decoded["sequence_output"]))
     near(exact["logits"], theirs["logits"])
@@ -117,7 +117,7 @@ def test_float32_rounds_about_as_much_as_the_released_code(
 ):
     theirs, mesh = (t5.golden(f"{version}/{n}.npz") for n in ("outputs", "mesh"))
     batch, objective = t5.batch(version), TextToText()
-    with custom_gradients.written_out(written_out):
+    with custom_gradients.use_gradients(written_out):
         found = t5_exact.trained(model, batch)
     near(found["training_loss"], exact["training_loss"], 1e-6)
     assert found.keys() == {"training_loss", *(f"grad:{v.path}" for v in model.weights)}
@@ -128,7 +128,7 @@ def test_float32_rounds_about_as_much_as_the_released_code(
     outputs = model(batch)
     total, number = objective.losses(batch, outputs)["target_loss"]
     # Evaluations leave the penalty out, and so does the perplexity.
-    measured = objective.evaluated_as.losses(batch, outputs)["target_loss"]
+    measured = objective.for_evaluation.losses(batch, outputs)["target_loss"]
     entropy = float(losses.mean(*measured))
     assert entropy == pytest.approx(float(theirs["loss"]), rel=1e-6)
     pairs = {"target_loss": (total, number)} | objective.metrics(batch, outputs)
@@ -160,7 +160,7 @@ def test_it_writes_what_hugging_face_writes(model, version):
     np.testing.assert_array_equal(found, expected)
     # Each token is the most probable one, given those before.
     encoded = model.encode(batch)
-    decoded = model.decode(encoded, batch, model.shifted(found))
+    decoded = model.decode(encoded, batch, model.decoder_inputs(found))
     logits = model.logits(decoded["sequence_output"])
     np.testing.assert_array_equal(np.argmax(logits, -1), found)
 
@@ -311,7 +311,9 @@ def test_objectives_refuse_what_has_no_decoder_or_needs_none():
 def test_a_head_for_rows_reads_the_encoder_alone(pooling):
     encoder = make_encoder(dataclasses.replace(t5.SMALL, pooling=pooling))
     assert all(v.path.startswith(encoder.scope) for v in encoder.weights)
-    assert {v.path for stage in encoder.stages for v in stage} == set(encoder.required)
+    assert {v.path for stage in encoder.stages for v in stage} == set(
+        encoder.required_variables
+    )
     ids = np.array([[5, 6, 7, 1, 0, 0], [5, 6, 7, 8, 9, 1]], np.int32)
     mask = (ids > 0).astype("int32")
     outputs = encoder({"input_ids": ids, "input_mask": mask})

@@ -42,7 +42,7 @@ def test_texts_are_divided_as_in_the_release(case):
     data, sentences = np.array(case["data"]), np.array(case["sent_ids"])
     bounds = np.flatnonzero(np.diff(sentences, prepend=2, append=2))
     lengths = np.diff(bounds)
-    corpus = Corpus.held(data, lengths, np.array([len(lengths)]))
+    corpus = Corpus.in_memory(data, lengths, np.array([len(lengths)]))
     without_ends = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     stream = contiguous.Stream(corpus, without_ends)
     assert stream.length == len(data)
@@ -79,7 +79,7 @@ def made(texts, blocks, **flags):
     """The rows of texts, planned in some blocks: [batches, rows, length], and counts."""
     instances = RowOptions(instances="contiguous", masking="dynamic", **flags).make()
     sentences = [sentence for text in texts for sentence in text]
-    corpus = Corpus.held(
+    corpus = Corpus.in_memory(
         np.array([id for sentence in sentences for id in sentence], np.uint16),
         np.array([len(sentence) for sentence in sentences]),
         np.array([len(text) for text in texts]),
@@ -92,7 +92,7 @@ def made(texts, blocks, **flags):
         planned.append(some)
         random_second += counts["random_second"]
     planned = np.concatenate(planned)
-    places = instances.arranged(np.arange(len(planned)), len(planned), 1)
+    places = instances.order_rows(np.arange(len(planned)), len(planned), 1)
     batch, _ = instances.assemble(corpus, planned[places], VOCABULARY, None)
     rows = flags["rows_per_batch"]
     return {k: v.reshape(-1, rows, v.shape[1]) for k, v in batch.items()}, random_second

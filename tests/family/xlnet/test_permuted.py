@@ -56,7 +56,7 @@ def test_rows_of_two_parts_equal_the_release(name):
         found = {k.removeprefix(f"{name}/"): file[k] for k in file if name in k}
     orders = [in_blocks(found[f"shuffle_{half}_half"]) for half in ("first", "second")]
     specials = (ids == SEP) | (ids == CLS)
-    batch = masks(reuse_len=32).arranged(
+    batch = masks(reuse_len=32).make_inputs(
         ids, np.concatenate(orders, axis=1), chosen, specials
     )
     hidden = permuted.hidden_pairs(batch["query_places"], batch["key_places"])
@@ -136,13 +136,13 @@ def drawn(batch, most=43, **flags):
     """What is chosen, and what is predicted, in a batch."""
     made = masks(most, batch["input_ids"].shape[1], whole_words=True, **flags)
     kept = []
-    arranged = made.arranged
+    arranged = made.make_inputs
 
     def note(ids, order, chosen, specials):
         kept.append(np.array(chosen))
         return arranged(ids, order, chosen, specials)
 
-    made.arranged = note
+    made.make_inputs = note
     return kept, made(batch, 7)
 
 

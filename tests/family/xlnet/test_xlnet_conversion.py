@@ -37,7 +37,9 @@ def golden(name):
 
 def load(model, name):
     weights = {v.path: v for v in model.weights}
-    report = Source.open(str(THEIRS / name)).load(weights, model.encoder.required)
+    report = Source.open(str(THEIRS / name)).load(
+        weights, model.encoder.required_variables
+    )
     assert not report.unused
     return report.initial
 
@@ -52,7 +54,7 @@ def test_the_released_checkpoint_loads_by_name():
     model = masked_lm.MaskedLM().network(read_config())
     weights = {v.path: v for v in model.weights}
     path = str(GOLDEN / "pretrain" / "xlnet_model.ckpt")
-    report = Source.open(path).load(weights, model.encoder.required)
+    report = Source.open(path).load(weights, model.encoder.required_variables)
     assert not report.unused
     # Pre-training has no summary.
     scope = "model/sequnece_summary/summary"

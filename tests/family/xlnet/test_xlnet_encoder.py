@@ -194,7 +194,7 @@ def test_the_released_sizes(keys, number):
 
 
 def test_what_a_checkpoint_to_start_from_may_lack(encoder):
-    lacking = {v.path for v in encoder.weights} - set(encoder.required)
+    lacking = {v.path for v in encoder.weights} - set(encoder.required_variables)
     assert lacking == {
         "model/transformer/mask_emb/mask_emb",
         "model/sequnece_summary/summary/kernel",

@@ -53,7 +53,7 @@ def made(config=CONFIG, mem_len=MEMORY, **settings):
         distribution.make("one"),
         lambda: objective.network(config, seed=1),
         objective,
-        loop.Settings(
+        loop.LoopSettings(
             num_warmup_steps=1, learning_rate=1e-2, batch_size=ROWS, **given | settings
         ),
         [draw],

@@ -49,7 +49,7 @@ def test_an_architecture_is_a_row(monkeypatch, tmp_path):
         encoder = {v.path for v in model.weights if v.path.startswith("toy/")}
         assert encoder == {v.path for v in model.encoder.weights}
         assert not any(v.path.startswith("bert/") for v in model.weights)
-        assert encoder - set(model.encoder.required) == {
+        assert encoder - set(model.encoder.required_variables) == {
             "toy/pooler/dense/kernel",
             "toy/pooler/dense/bias",
         }

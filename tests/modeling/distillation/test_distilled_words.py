@@ -86,7 +86,7 @@ def test_in_parts_they_are_the_loss_and_the_gradient_at_once(
 
     @tf.function
     def derived(function):
-        with custom_gradients.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             tape.watch(student)
             mine = soft_words.Words(*student)
             total, same = function(mine, theirs, weights, loss, 2.0)
@@ -175,7 +175,7 @@ def test_words_are_compared_at_the_tokens_that_count(tokens, number):
         if name in found:
             assert found[name] == pytest.approx(pair, rel=1e-5), name
     # Evaluations see the task alone.
-    assert objective.evaluated_as is task
+    assert objective.for_evaluation is task
     assert set(student(batch)) == set(student.network(batch))
 
 
@@ -198,7 +198,7 @@ def test_only_the_student_learns_and_all_of_it():
     settings = Distillation(weight=1.0, hidden_weight=1.0)
     narrow = tiny.config(num_hidden_layers=2, hidden_size=8)
     objective, student, _ = make(settings, student=narrow)
-    with custom_gradients.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
         outputs = student(batch, dropouts=tiny.NothingDropped())
         found = objective.losses(batch, outputs)
         total = sum(total for total, _ in found.values())

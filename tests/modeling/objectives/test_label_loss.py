@@ -100,7 +100,7 @@ def test_gradients_of_sure_answers_are_finite(task, label_ids, gamma):
 def test_evaluations_measure_the_plain_loss_and_layers_can_be_added():
     task = tasks.Classification(3)
     made = WithLabelLoss(task, weights=(1.0, 2.0, 3.0))
-    assert made.evaluated_as is task
+    assert made.for_evaluation is task
     deeper = made.with_layers(BiLstm(1, 4), None)
     model = deeper.network(tiny.config(), seed=1)
     assert len(model.lstms) == 1

@@ -27,7 +27,7 @@ class Telling(Objective):
     summary = contract.perplexity_of("loss")
 
     @property
-    def evaluated_as(self):
+    def for_evaluation(self):
         return "another"
 
     def check(self, config):
@@ -108,7 +108,7 @@ def test_what_every_objective_needs_and_exports_is_known(name):
 def test_an_objective_of_one_file_trains_and_goes_on(
     tmp_path, capsys, monkeypatch, untraced
 ):
-    row = table.Kind("tests.programs.random_tokens:RandomTokens")
+    row = table.ObjectiveRow("tests.programs.random_tokens:RandomTokens")
     monkeypatch.setitem(OBJECTIVES, "random_tokens", row)
     given = {"objective": "random_tokens", "save_checkpoints_steps": 2}
     given["num_train_steps"] = 4

@@ -44,7 +44,7 @@ def drawn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compile_", [None, compiler.compiled])
+@pytest.mark.parametrize("compile_", [None, compiler.compile_function])
 def test_six_updates_equal_the_release_s(compile_):
     expected = golden("adafactor.npz")
     starts, gradients = drawn()
@@ -56,7 +56,7 @@ def test_six_updates_equal_the_release_s(compile_):
     for step, of_step in enumerate(gradients):
         rate = expected["learning_rates"][step]
         halved = [ops.cast(g / 2, "float32") for g in of_step.values()]
-        with fusion.compiled_by(compile_):
+        with fusion.fuse_with(compile_):
             optimizer.apply(halved, rate, tf.constant(step, tf.int64), scale=2.0)
         if step in (0, 5):
             for name, variable in variables.items():

@@ -269,7 +269,9 @@ def golden_batches():
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
+@pytest.mark.parametrize(
+    "compile", [None, compiler.compile_function], ids=["plain", "fused"]
+)
 def test_twenty_updates_equal_the_release(compile):
     directory = GOLDEN / "checkpoint"
     config = dataclasses.replace(
@@ -286,7 +288,7 @@ def test_twenty_updates_equal_the_release(compile):
 
     @tf.function
     def update(batch, step):
-        with custom_gradients.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             outputs = model(batch)
             pairs = objective.losses(batch, outputs)
             means = {name: losses.mean(*pair) for name, pair in pairs.items()}
@@ -301,7 +303,7 @@ def test_twenty_updates_equal_the_release(compile):
     with np.load(directory / "training_trace.npz") as file:
         trace = dict(file)
     for step, batch in enumerate(golden_batches()):
-        with fusion.compiled_by(compile):
+        with fusion.fuse_with(compile):
             results = update(batch, tf.constant(step))
         for name, value in results.items():
             assert float(value) == pytest.approx(trace[name][step], rel=1e-5), (

@@ -328,7 +328,7 @@ def test_packed_streams_of_text_are_read(tmp_path):
 def test_of_a_text_that_many_rows_share_few_are_in_memory(write):
     shared = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 500), [LARGE])
     path = write({"text": shared}, compression="zstd", store_schema=False)
-    with arrow_files.ParquetTable.opened(path) as table:
+    with arrow_files.ParquetTable.open(path) as table:
         sizes = [batch.nbytes for batch in table.batches(0, 1, "text")]
     assert sum(sizes) > 400 * len(LARGE) and max(sizes) < 50 * len(LARGE)
 

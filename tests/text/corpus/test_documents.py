@@ -14,7 +14,7 @@ from tests import tiers
 from tests.packed import pack
 from text.corpus import formats, line_formats, text_format
 from text.corpus.formats import TextOptions
-from text.corpus.text_format import Span
+from text.corpus.text_format import FileSpan
 
 LINE_FORMATS = ["sentences", "paragraphs", "files", "jsonl"]
 
@@ -72,7 +72,7 @@ def test_pieces_hold_what_the_whole_files_hold(
         write(tmp_path, f"{number}.{name}", content.encode("utf-8-sig"))
         for number, content in enumerate(contents)
     ]
-    whole = [[Span(str(path), 0, None, path.stat().st_size)] for path in paths]
+    whole = [[FileSpan(str(path), 0, None, path.stat().st_size)] for path in paths]
     pieces = cut(*paths, input_format=input_format)
     assert read(pieces, input_format) == read(whole, input_format)
     size = sum(span.size for piece in pieces for span in piece)
@@ -98,7 +98,7 @@ def test_a_paragraph_too_long_to_hand_out_is_left_to_its_reader(tmp_path, small_
     assert [span for span in spans if span.block is None]
     assert max(len(span.block or b"") for span in spans) <= 128
     assert len(spans) > 3
-    whole = [[Span(str(path), 0, None, path.stat().st_size)]]
+    whole = [[FileSpan(str(path), 0, None, path.stat().st_size)]]
     assert read(pieces, "files") == read(whole, "files")
 
 

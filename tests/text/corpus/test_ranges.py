@@ -14,7 +14,7 @@ from tests.text.corpus.dumps import dump, head, page
 from text.corpus import formats, wikipedia
 from text.corpus.formats import TextOptions
 from text.corpus.store import Corpus, FlatFile
-from text.corpus.text_format import Span
+from text.corpus.text_format import FileSpan
 
 LINE = st.sampled_from(["", "", " \t", "One.", "x" * 90 + ". Y", "of it.", "\u3000"])
 
@@ -48,7 +48,7 @@ def test_each_document_is_read_once(tmp_path, input_format, texts, most, is_ende
         path = tmp_path / f"{number}.txt"
         path.write_bytes("\n".join(lines + [""] * is_ended).encode())
         paths.append(str(path))
-    whole = [Span(path, 0, None, 0) for path in paths]
+    whole = [FileSpan(path, 0, None, 0) for path in paths]
     expected = documents(whole, input_format)
     found = []
     for listed in formats.ranges(paths, input_format, most):
@@ -135,7 +135,7 @@ def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monke
     path.write_text("A line.\n" * 10_000)
     read = []
 
-    def opened(path, original=formats.sources.opened):
+    def opened(path, original=formats.sources.open_file):
         file = original(path)
         counted = type("", (), {})()
         counted.seek, counted.tell = file.seek, file.tell
@@ -144,7 +144,7 @@ def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monke
         counted.__class__.__exit__ = lambda self, *_: file.close()
         return counted
 
-    monkeypatch.setattr(formats.sources, "opened", opened)
+    monkeypatch.setattr(formats.sources, "open_file", opened)
     ((first, *others),) = [
         [formats.whole_documents(span, "sentences") for span in spans]
         for spans in [sum(formats.ranges([str(path)], "sentences", 1000), [])]
@@ -154,7 +154,7 @@ def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monke
 
 
 def test_a_corpus_in_memory_reads_like_one_on_disk(tmp_path):
-    held = Corpus.held(
+    held = Corpus.in_memory(
         np.arange(7, dtype=np.uint16), np.array([2, 1, 4]), np.array([1, 2])
     )
     assert held.num_documents == 2 and held.word_starts is None

@@ -204,7 +204,7 @@ B_c '' ( ) <table> </table> <div_class="{{x}}"> </div> <math> </math> {{a|{{b}}}
 
 def test_to_mark_what_is_simple_changes_nothing(monkeypatch):
     """The parser alone finds the same, but more slowly."""
-    rng, site, first = random.Random(0), wikitext.Site.of([]), wikitext._marked
+    rng, site, first = random.Random(0), wikitext.Site.of([]), wikitext._mark
     fragments = FRAGMENTS.split()
     removed = 0
     for _ in range(3_000):
@@ -212,7 +212,7 @@ def test_to_mark_what_is_simple_changes_nothing(monkeypatch):
         markup = markup.replace("_", " ").replace("~", "\n")
         found = []
         for before in (first, lambda markup: markup):
-            monkeypatch.setattr(wikitext, "_marked", before)
+            monkeypatch.setattr(wikitext, "_mark", before)
             counts = Counter()
             text = wikitext.paragraphs(markup, site, True, True, counts)
             found.append((text, +counts))

@@ -80,7 +80,7 @@ def records(settings):
     assert not faults
     vocabulary = load_vocabulary(settings.vocab_file)
     inspector = make_inspector(settings, vocabulary)
-    text, lengths, _ = inspector.masks.unmasked(batch)
+    text, lengths, _ = inspector.masks.unmask(batch)
     return [row[:length].tolist() for row, length in zip(text, lengths, strict=True)]
 
 
@@ -285,7 +285,7 @@ def test_text_that_changes_while_it_is_read_is_refused(folder, monkeypatch, chan
     assert not made_in(folder)
 
 
-def _dying(grouped, checked, job, original=beam_steps._written):
+def _dying(grouped, checked, job, original=beam_steps._write_file):
     if grouped[0] == 2:
         raise MemoryError("of this worker")
     return original(grouped, checked, job)
@@ -296,7 +296,7 @@ def test_a_pipeline_that_dies_leaves_no_description(folder, monkeypatch):
     generate(settings)
     expected = made_in(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(beam_steps, "_written", _dying)
+        patch.setattr(beam_steps, "_write_file", _dying)
         with pytest.raises(Exception, match="of this worker"):
             generate(make(folder, random_seed=2), overwrite=True)
     assert "out-0.description.json" not in made_in(folder)

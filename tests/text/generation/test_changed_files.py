@@ -171,11 +171,11 @@ def test_a_vocabulary_that_changes_while_workers_start_is_refused(folder, monkey
     vocabulary = folder / "vocab.txt"
     shutil.copy2(VOCAB_FILE, vocabulary)
 
-    def changed(self, original=work.Folder.begin):
+    def changed(self, original=work.WorkFolder.begin):
         original(self)
         vocabulary.write_text(vocabulary.read_text() + "another\n")
 
-    monkeypatch.setattr(work.Folder, "begin", changed)
+    monkeypatch.setattr(work.WorkFolder, "begin", changed)
     with pytest.raises(ChangedFileError, match="vocab.txt: has changed while it was"):
         generate(make_settings(folder, vocab_file=str(vocabulary)))
 
@@ -186,7 +186,7 @@ def test_nothing_is_read_before_other_processes_are_kept_out(folder, monkeypatch
 
     def make_tokenizer(self):
         with pytest.raises(UserError, match="in use by process"):
-            with local.locked(settings.description_file):
+            with local.hold_lock(settings.description_file):
                 pass
         raise UserError("no tokenizer")
 

@@ -247,7 +247,7 @@ def test_the_sample_is_bounded_and_comes_from_everywhere(folder, monkeypatch):
     monkeypatch.setattr(sample, "_BYTES", 64_000)
     numbers = range(200_000)
     (folder / "text.txt").write_text("".join(f"{n:9d}\n" for n in numbers))
-    read, opened = [], sources.opened
+    read, opened = [], sources.open_file
 
     class Counted(io.FileIO):
         def readinto(self, buffer):
@@ -260,7 +260,7 @@ def test_the_sample_is_bounded_and_comes_from_everywhere(folder, monkeypatch):
             return io.BufferedReader(Counted(path), buffer_size=16)
         return opened(path)
 
-    monkeypatch.setattr(sources, "opened", opened_and_counted)
+    monkeypatch.setattr(sources, "open_file", opened_and_counted)
     needs = estimation.estimate(make_settings(folder, input_format="paragraphs"))
     assert 60_000 < needs.taken.size <= sum(size for _, size in read) < 70_000
     places = [place for place, size in read if size > 1000]

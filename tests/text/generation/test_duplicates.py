@@ -136,17 +136,17 @@ def test_paragraphs_of_files_may_be_wrapped(folder):
     assert (counts["documents"], counts["sentences"]) == (2, 4)
 
 
-@pytest.mark.parametrize("place", ["join", "remove_pieces", "_counted"])
+@pytest.mark.parametrize("place", ["join", "remove_pieces", "_count_lengths"])
 def test_an_interrupted_run_ends_with_the_same_records(folder, monkeypatch, place):
     monkeypatch.setattr(text_format, "PIECE_BYTES", 300)
     text = text_of(random_documents(), "paragraphs")
     given = {"input_format": "paragraphs", "deduplicate": True}
     expected = made(folder, "whole", text, **given)
-    module = stages if place == "_counted" else stages.store
+    module = stages if place == "_count_lengths" else stages.store
     original, calls = getattr(module, place), []
 
     def dies(*arguments):
-        if place == "_counted" and not arguments[1].endswith("corpus.tokens"):
+        if place == "_count_lengths" and not arguments[1].endswith("corpus.tokens"):
             return original(*arguments)
         if place == "remove_pieces":
             original(arguments[0][:3])

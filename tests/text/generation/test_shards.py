@@ -89,7 +89,7 @@ def test_shards_that_disagree_on_their_number_are_refused(settings, monkeypatch)
 def begun(settings):
     """What shard 0 leaves in the work folder at its beginning."""
     origin = outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary)
-    folder = work.Folder(settings.work_folder, origin, stages.MADE)
+    folder = work.WorkFolder(settings.work_folder, origin, stages.MADE)
     folder.begin()
     return folder
 
@@ -137,13 +137,13 @@ def test_a_shard_may_look_just_as_the_leading_one_ends(settings, folder, monkeyp
         target=generate, args=(settings,), kwargs={"shard": (0, 2)}
     )
 
-    def slow(*given, original=generation_run.outputs.finished):
+    def slow(*given, original=generation_run.outputs.find_finished):
         found = original(*given)
         if threading.current_thread() is not leading:
             leading.join(0.5)  # what was found is old now
         return found
 
-    monkeypatch.setattr(generation_run.outputs, "finished", slow)
+    monkeypatch.setattr(generation_run.outputs, "find_finished", slow)
     leading.start()
     description, _ = generate(settings, shard=(1, 2))
     leading.join()
@@ -213,7 +213,7 @@ def test_a_shard_with_other_flags_is_refused(settings, folder, begun):
 def test_the_same_shard_does_not_run_twice(settings, begun):
     begun.share_among(2)
     local.write_json(settings.settings_file, {})
-    with local.locked(f"{settings.work_folder}/shard-1"):
+    with local.hold_lock(f"{settings.work_folder}/shard-1"):
         before = sorted(os.listdir(settings.work_folder))
         with pytest.raises(UserError, match="shard-1: in use by process"):
             generate(settings, shard=(1, 2))
@@ -224,7 +224,7 @@ def test_the_same_shard_does_not_run_twice(settings, begun):
 
 def test_a_shard_at_work_keeps_others_from_starting_over(settings, folder, begun):
     other = other_flags(settings, folder)
-    with local.locked(f"{settings.work_folder}/shard-1"):
+    with local.hold_lock(f"{settings.work_folder}/shard-1"):
         with pytest.raises(UserError, match="shard-1: in use by process"):
             generate(other, overwrite=True, shard=(0, 2))
     generate(other, overwrite=True)

@@ -105,7 +105,7 @@ def by_python(exact, words, capacity, in_context):
         for window in tag_rows.windows(
             edges, own.start - low, own.stop - low, capacity
         ):
-            yield tag_rows.Window(*(int(number) + low for number in window)), pieces
+            yield tag_rows.TagWindow(*(int(number) + low for number in window)), pieces
 
 
 @st.composite

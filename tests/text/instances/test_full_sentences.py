@@ -101,7 +101,7 @@ def test_rows_are_those_of_the_plain_rule(folder, kind, documents):
         batch[name] = np.zeros((len(rows), 20), np.int64)
     batch["masked_lm_weights"] = np.zeros((len(rows), 20), np.float32)
     inspector = make_inspector(instances.options, VOCABULARY)
-    text = inspector.masks.unmasked(batch)
+    text = inspector.masks.unmask(batch)
     for rule in inspector.rules(batch, text):
         assert not rule.is_broken.any(), rule.text
 
@@ -146,7 +146,7 @@ def test_a_broken_row_is_told(folder, case):
     batch[feature][0, column] = value
     zeros = np.zeros((1, 20))
     inspector = make_inspector(instances.options, VOCABULARY)
-    unmasked = inspector.masks.unmasked(
+    unmasked = inspector.masks.unmask(
         batch
         | {"masked_lm_positions": zeros.astype(int), "masked_lm_ids": zeros.astype(int)}
         | {"masked_lm_weights": zeros}

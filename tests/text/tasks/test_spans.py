@@ -9,7 +9,7 @@ import pytest
 
 import tests
 from text.tasks import answer_spans, squad
-from text.tasks.answer_spans import Document, Lengths, Span
+from text.tasks.answer_spans import AnswerSpan, Document, Lengths
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.word_splitter import WordSplitter
 from text.tokenizers.wordpiece import WordPiece
@@ -197,7 +197,7 @@ def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, u
             assert fell_back and text in [entry["text"] for entry in lists[id]]
             exceptions.append([id, text, span.text])
         if answer.best is None:  # one question of v1
-            assert answer.nbest == [Span("empty", 0, 0, 0.0, 0.0, 1.0)]
+            assert answer.nbest == [AnswerSpan("empty", 0, 0, 0.0, 0.0, 1.0)]
             assert predictions[id] == answer.text() == "empty"
             continue
         for span in answer.nbest:

@@ -12,7 +12,7 @@ from hypothesis import strategies
 from errors import UserError
 from tests.text.tasks.letters import letters
 from text.tasks import answer_spans
-from text.tasks.answer_spans import Document, Lengths, Span
+from text.tasks.answer_spans import AnswerSpan, Document, Lengths
 
 
 def slow_answer(document, rows, n_best_size, max_answer_length, with_null):
@@ -150,7 +150,7 @@ def test_without_a_candidate_the_release_s_word_or_no_answer():
     (answer,) = answer_spans.best_answers(
         [document], [0], [window], starts, ends, with_null=True, **chosen
     )
-    assert answer.nbest == [Span("", 0, 0, -3.0, 0.0, 1.0)]
+    assert answer.nbest == [AnswerSpan("", 0, 0, -3.0, 0.0, 1.0)]
     assert (answer.best, answer.null_odds) == (None, -3)
     assert answer.text() == answer.text(-99.0) == answer.text(99.0) == ""
 

@@ -65,7 +65,7 @@ def test_a_graph_answers_as_python_does(with_null):
         outputs = served(*rows, found, **options, **threshold)
         assert ("null_odds" in outputs) == with_null
         for number, answer in enumerate(answers):
-            span = answer.chosen(-0.5)
+            span = answer.choose(-0.5)
             texts.add(span.text)
             assert outputs["answer"][number].decode() == span.text
             assert (outputs["start"][number], outputs["end"][number]) == span[1:3]

@@ -18,7 +18,7 @@ from text.tokenizers import tokenizer_json
 from text.tokenizers.bpe import ByteBpe, ByteBpeKind
 from text.tokenizers.kind import hugging_face_classes
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions, kind_of
-from text.tokenizers.tokenizer import HuggingFace
+from text.tokenizers.tokenizer import HuggingFaceFiles
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, SpecialTokens
 
 TEXT = (
@@ -41,7 +41,7 @@ class Runs(ByteBpe):
         return RunsKind().read_files(self.vocabulary.path)
 
     def hugging_face(self):
-        return HuggingFace({}, self.json(tokenizer_json.rows(self.vocabulary)))
+        return HuggingFaceFiles({}, self.json(tokenizer_json.rows(self.vocabulary)))
 
 
 class RunsKind(ByteBpeKind):

@@ -296,7 +296,7 @@ def test_a_korean_vocabulary_finds_its_syllables(korean):
     ]
     in_letters = unicodedata.normalize("NFD", "한국어")
     assert options.load_tokenizer(korean).tokenize(in_letters) == ["한국", "##어"]
-    resolved = options.resolved(korean)
+    resolved = options.resolve(korean)
     assert (resolved["do_lower_case"], resolved["strip_accents"]) == (True, False)
     with_case = TokenizerOptions(
         do_lower_case=True
@@ -313,4 +313,4 @@ def test_a_few_syllables_do_not_make_a_vocabulary_korean(tmp_path):
     tokens = [*SPECIAL_TOKENS, "한", *(f"word{number}" for number in range(200))]
     path = tmp_path / "vocab.txt"
     path.write_text("".join(f"{token}\n" for token in tokens))
-    assert TokenizerOptions().resolved(str(path))["strip_accents"] is True
+    assert TokenizerOptions().resolve(str(path))["strip_accents"] is True

@@ -40,7 +40,7 @@ def test_the_temperature_of_exaggerated_logits_is_found(several):
     else:
         sums = metrics.softmax(logits).cumsum(axis=1)
         gold = (rng.random((len(logits), 1)) > sums).sum(axis=1)
-    found = calibration.fitted(gold, 2.5 * logits, temperature=True, cuts=False)
+    found = calibration.fit(gold, 2.5 * logits, temperature=True, cuts=False)
     assert found.temperature == pytest.approx(2.5, rel=0.05)
     scores = found.scores(gold, 2.5 * logits, "abc")
     assert scores["ece_calibrated"] < 0.02 < scores["ece"]
@@ -78,7 +78,7 @@ def test_a_label_that_is_always_right_or_never_there_keeps_a_half():
 
 def test_nothing_fitted_changes_and_says_nothing():
     nothing, logits = Calibration(), np.ones((1, 2))
-    assert nothing.scaled(logits) is logits
+    assert nothing.scale(logits) is logits
     assert nothing.description() == {}
     assert nothing.scores(np.array([0]), logits, "ab") == {}
 

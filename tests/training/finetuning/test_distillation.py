@@ -133,7 +133,9 @@ def test_damaged_answers_are_asked_again(files, capsys, damage):
 def test_a_teacher_decides_on_text_and_network_and_the_student_on_rows(files):
     noted = {"do_lower_case": False, "lstm_layers": 1, "max_seq_length": 8}
     given = files.kind.script.Options(**files.given(lstm_layers=2))
-    asked = teacher._asked(given, noted | {"labels": ["x"], "train_file": "other"})
+    asked = teacher._teacher_flags(
+        given, noted | {"labels": ["x"], "train_file": "other"}
+    )
     assert (asked.do_lower_case, asked.lstm_layers) == (False, 1)
     assert asked.max_seq_length == given.max_seq_length
     assert (asked.labels, asked.train_file) == (given.labels, given.train_file)

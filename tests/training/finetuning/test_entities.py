@@ -13,7 +13,7 @@ def test_probabilities_of_mistakes_are_those_of_whole_entities():
     chances = np.array([[0.01, 0.98, 0.01], [0.01, 0.9, 0.09]])
     true = [tags.Entity("PER", 0, 2)]
     found = [tags.Entity("PER", 0, 1), tags.Entity("PER", 1, 2)]
-    judged = entities.judged(
+    judged = entities.judge(
         ("New", "York"), (true, found), chances, labels, ["B-PER", "I-PER"]
     )
     odds = {j.text: (j.gold, j.predicted, dict(j.probabilities)) for j in judged}

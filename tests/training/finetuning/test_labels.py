@@ -91,7 +91,7 @@ def test_names_are_learned_in_order_and_must_differ():
 )
 def test_people_read_other_names_than_files_have(made):
     """The numbers are the same, and so is everything that files say."""
-    shown, form = made.shown, made.form
+    shown, form = made.with_display_names, made.form
     for mine, theirs in zip(made.answers(LOGITS), shown.answers(LOGITS), strict=True):
         assert list(mine["probabilities"]) == ["0", "1", "2"]
         assert list(theirs["probabilities"]) == ["no", "yes", "maybe"]

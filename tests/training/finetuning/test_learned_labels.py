@@ -22,7 +22,7 @@ def test_names_are_noted_and_come_back(separator):
     again = labels.make(data._replace(labels=(), label_names=()), separator)
     state |= {"labels": ["0", "1"], "label_names": NAMES}  # as JSON has them
     learned_labels.take_up(again, state, custom=True)
-    assert again.names == ("0", "1") and again.shown.names == tuple(NAMES)
+    assert again.names == ("0", "1") and again.with_display_names.names == tuple(NAMES)
     # What is called as it is in files needs no other name.
     assert "label_names" not in learned_labels.state_of(numbered())
 
@@ -45,7 +45,7 @@ def test_names_of_another_program_go_by_number(made, names):
     if isinstance(made, labels.SeveralClasses):
         state["several_labels"] = True
     learned_labels.take_up(made, state, custom=False)
-    assert (made.names, made.shown.names) == (values, tuple(names))
+    assert (made.names, made.with_display_names.names) == (values, tuple(names))
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_labels_that_only_the_model_knows_may_be_numbers_in_files():
 def test_names_equal_to_what_files_have_leave_those_that_are_known():
     made = numbered(2, tuple(NAMES))
     learned_labels.take_up(made, {"label_names": ["0", "1"]}, custom=False)
-    assert made.shown.names == tuple(NAMES)
+    assert made.with_display_names.names == tuple(NAMES)
 
 
 def test_flags_have_the_last_word():
     made = numbered(2, ("bad", "good"))
     learned_labels.take_up(made, {"label_names": NAMES}, custom=True, named=True)
-    assert made.shown.names == ("bad", "good")
+    assert made.with_display_names.names == ("bad", "good")
 
 
 @pytest.mark.parametrize("made", [numbered(), labels.OneClass(())])
@@ -121,5 +121,5 @@ def test_a_training_that_continues_keeps_the_names_of_the_same_labels():
     made, others = numbered(), labels.OneClass(("a", "b"))
     for each in (made, others, labels.Number()):
         learned_labels.keep_names(each, state)
-    assert made.shown.names == tuple(NAMES)
-    assert others.shown.names == ("a", "b")
+    assert made.with_display_names.names == tuple(NAMES)
+    assert others.with_display_names.names == ("a", "b")

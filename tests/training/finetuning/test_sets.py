@@ -171,7 +171,7 @@ def test_who_comes_while_rows_are_written_waits_for_them(folder):
     these, got = opened(folder), []
     (folder / "output").mkdir()
     thread = threading.Thread(target=lambda: got.append(these.read("dev")))
-    with local.locked(str(folder / "output" / "eval.tf_record")):
+    with local.hold_lock(str(folder / "output" / "eval.tf_record")):
         thread.start()
         while not any("waiting for another process" in s for s in these.log.said):
             assert thread.is_alive()

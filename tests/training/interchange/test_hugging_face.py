@@ -79,7 +79,7 @@ def test_fine_tuned_models_equal_hugging_face(kind, objective, initial, unused):
         read = hugging_face.HuggingFace(str(GOLDEN / kind / "model.safetensors")).read()
         bias = read["output_bias"]
     model = objective.network(config_of(kind))
-    report = loaded(model, GOLDEN / kind, required=model.encoder.required)
+    report = loaded(model, GOLDEN / kind, required=model.encoder.required_variables)
     assert (report.initial, report.unused) == (initial, unused)
     outputs = model(inputs)
     assert outputs

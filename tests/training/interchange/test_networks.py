@@ -10,7 +10,7 @@ from training.storage.folder import Folder
 from training.storage.source import Source
 from errors import UserError
 from training.interchange import networks
-from training.interchange.adapter import Network
+from training.interchange.adapter import CheckpointNetwork
 from training.interchange.bert_adapter import BertAdapter
 
 
@@ -24,8 +24,8 @@ def _own(scope):
 # A made-up architecture with a teacher that it learns from.
 _TOY = types.SimpleNamespace(
     networks={
-        "student": Network("toy/head", "answers", _own("toy/"), ("toy/",)),
-        "teacher": Network(
+        "student": CheckpointNetwork("toy/head", "answers", _own("toy/"), ("toy/",)),
+        "teacher": CheckpointNetwork(
             "teacher/head", "teaches", _own("teacher/"), ("teacher/",), "--teacher_size"
         ),
     }

@@ -201,7 +201,7 @@ def test_a_base_on_the_hub_keeps_its_revision(bert):
     for base, revision in (("hf://klue/bert@v1", "v1"), ("hf://klue/bert", None)):
         peft.write(
             str(bert / "new"),
-            source.adapters.stored(),
+            source.adapters.read_stored(),
             source.read(),
             layout,
             base=base,

@@ -150,7 +150,9 @@ def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
     objective = tasks.Span()
     network = objective.network(read_config(str(tmp_path / "theirs")))
     variables = {v.path: v for v in network.weights}
-    Source.open(str(tmp_path / "theirs")).load(variables, network.encoder.required)
+    Source.open(str(tmp_path / "theirs")).load(
+        variables, network.encoder.required_variables
+    )
     rows = batch(usual) | answers
     with tf.GradientTape() as tape:
         loss, weight = objective.losses(rows, network(rows))["loss"]

@@ -102,7 +102,7 @@ def ours(one: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
     network = head.network(config, one.values["num_labels"])
     encoder = getattr(network, "encoder", network)
     heads = (v.path for v in network.weights if not v.path.startswith(encoder.scope))
-    required = (*encoder.required, *heads)
+    required = (*encoder.required_variables, *heads)
     report = Source.open(str(folder)).load(
         {v.path: v for v in network.weights}, required, encoder.scope
     )

@@ -239,7 +239,7 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
     network = head.network(config, case.values["num_labels"])
     encoder = getattr(network, "encoder", network)
     report = Source.open(str(folder)).load(
-        {v.path: v for v in network.weights}, encoder.required, encoder.scope
+        {v.path: v for v in network.weights}, encoder.required_variables, encoder.scope
     )
     rows = batch(case)
     flat = {name: tasks.sequences(value) for name, value in rows.items()}

@@ -85,7 +85,7 @@ def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys, untraced)
     size = sum(p.stat().st_size for p in (tmp_path / "output").glob("model.ckpt-1.*"))
     promised = float(re.search(r"a checkpoint takes ([\d.]+) MB", said)[1]) * 1e6
     assert promised == pytest.approx(size, rel=0.02)
-    counted = dry_run.Needs(1, size, 1.0, 2.0, 1).lines(86_400, 1.0)
+    counted = dry_run.Measurements(1, size, 1.0, 2.0, 1).lines(86_400, 1.0)
     assert "2d 0h without evaluations" in counted[2]
 
 

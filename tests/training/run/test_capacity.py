@@ -170,7 +170,7 @@ def test_other_errors_of_a_device_stay_as_they_are():
 def test_a_training_without_memory_names_the_flags_that_lower_it(monkeypatch):
     run = loop.Trainer.__new__(loop.Trainer)
     run.progress = loop._Progress()
-    run.settings = loop.Settings(10, 1, 0.1, batch_size=64, accumulation_steps=2)
+    run.settings = loop.LoopSettings(10, 1, 0.1, batch_size=64, accumulation_steps=2)
 
     def updates(*arguments):
         raise tf.errors.ResourceExhaustedError(None, None, OUT_OF_MEMORY)

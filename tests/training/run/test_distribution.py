@@ -95,7 +95,10 @@ def test_the_chief_says_why_it_refuses_if_others_end_first(monkeypatch, is_last)
 
 
 def test_other_errors_of_tensorflow_are_not_laid_to_another_host():
-    with pytest.raises(tf.errors.InvalidArgumentError), distribution.together():
+    with (
+        pytest.raises(tf.errors.InvalidArgumentError),
+        distribution.report_lost_hosts(),
+    ):
         tf.reshape(tf.zeros([2]), [3])
 
 

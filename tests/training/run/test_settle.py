@@ -194,5 +194,5 @@ def test_records_know_their_vocabulary_and_its_flags(made):
 
 def with_records(given):
     records = run_pretraining.pretrain.RecordSet(given.input_file)
-    known = run_pretraining.pretrain._known(given, records)
+    known = run_pretraining.pretrain._known_records(given, records)
     return settle.TrainableModel(given, lambda: known).flags

@@ -40,7 +40,7 @@ def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", steps=(), **setti
         distribution.make("one"),
         lambda: objective.network(config, seed=1, dtype=dtype),
         objective,
-        loop.Settings(**settings),
+        loop.LoopSettings(**settings),
         steps,
     )
 

@@ -288,7 +288,7 @@ def test_layers_are_folded_under_their_own_names():
 
 def test_names_of_another_library_are_folded_by_their_first_parts():
     names = [f"transformer.block.{n}.q.weight" for n in range(9)]
-    assert loading.grouped(names, 4) == "transformer.* x 9"
+    assert loading.list_names(names, 4) == "transformer.* x 9"
 
 
 def test_load_reports_what_matched(tmp_path):

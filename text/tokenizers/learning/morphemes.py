@@ -12,7 +12,7 @@ from errors import UserError
 MARK = "\ufdd0"  # not a character, so no text has it, and splitters keep it
 
 
-def marked(lines: Iterable[str]) -> Iterator[str]:
+def mark_morphemes(lines: Iterable[str]) -> Iterator[str]:
     """Lines in Unicode's form C with a MARK before each morpheme but the first of a word.
 
     A syllable that belongs to two morphemes (했 is 하 and 었) is not divided.

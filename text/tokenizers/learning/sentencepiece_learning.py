@@ -50,7 +50,7 @@ class SentencePieceLearner(Learner):
     def learn(self, lines, source):
         options = self.options
         model = learn(
-            self._cleaned(lines),
+            self._clean(lines),
             self.symbols,
             vocab_size=options.vocab_size,
             character_coverage=options.character_coverage,
@@ -58,7 +58,7 @@ class SentencePieceLearner(Learner):
         )
         return [model]
 
-    def _cleaned(self, lines):
+    def _clean(self, lines):
         options = self.options
         cleaner = self.family.cleaner(
             options.do_lower_case, sentencepiece.strips_accents(options)

@@ -99,7 +99,7 @@ class WordLearner(Learner):
     def report(self, tokenizer):
         options, counts, tokens = self.options, self.counts, self._tokens
         yield (
-            f"{options.output_file}: {len(tokens):,} tokens{self._reserved()}, learned "
+            f"{options.output_file}: {len(tokens):,} tokens{self._unused_note()}, learned "
             f"from {counts.words.total():,} words, {len(counts.words):,} different"
         )
         if len(tokens) < options.vocab_size:
@@ -119,7 +119,7 @@ class WordLearner(Learner):
         if counts.forgotten:
             yield f"dropped to limit memory: {counts.forgotten:,} rare words"
 
-    def _reserved(self):
+    def _unused_note(self):
         return ""
 
     def frequent_characters(self) -> list[str]:
@@ -143,7 +143,7 @@ def train(
 ) -> None:
     """Joins the most frequent pair of pieces repeatedly; skips very long words."""
 
-    def repeated():
+    def repeat():
         for word in sorted(words):
             if len(word) <= LONGEST_WORD and is_possible(word):
                 count = words[word]
@@ -151,4 +151,4 @@ def train(
                     yield " ".join([word] * min(1000, count - start))
 
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    model.train_from_iterator(repeated(), trainer)
+    model.train_from_iterator(repeat(), trainer)

@@ -52,7 +52,7 @@ class WordPieceLearner(WordLearner):
 
     def learn(self, lines, source):
         if self.options.piece_boundaries == "morphemes":
-            lines = morphemes.marked(lines)
+            lines = morphemes.mark_morphemes(lines)
         return super().learn(lines, source)
 
     def contents(self):
@@ -75,7 +75,7 @@ class WordPieceLearner(WordLearner):
         tokens = [PAD, *first, UNK, CLS, SEP, MASK, *rest, *pieces]
         return tokens, ["".join(f"{token}\n" for token in tokens).encode()]
 
-    def _reserved(self):
+    def _unused_note(self):
         number = self.options.num_unused
         return f" ({number} of them [unusedN], --num_unused)" if number else ""
 
@@ -106,9 +106,9 @@ def _join_word_pieces(words, alphabet, size, options):
     train(model, trainer, counts, set(pieces).issuperset)
     ids = model.get_vocab()
     learned = (map(pieces.get, token) for token in sorted(ids, key=ids.get))
-    return [_joined(list(parts)) for parts in learned]
+    return [_join(list(parts)) for parts in learned]
 
 
-def _joined(parts):
+def _join(parts):
     first, *rest = parts
     return first + "".join(part.removeprefix("##") for part in rest)

@@ -11,7 +11,7 @@ from modeling import fusion, layers
 
 # "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = "LayerNorm|layer_norm|bias"
-_BETA_1 = 0.9  # everywhere in the family
+BETA_1 = 0.9  # everywhere in the family
 
 
 class AdamWeightDecay:
@@ -91,8 +91,8 @@ class AdamWeightDecay:
             for number in (
                 learning_rate,
                 scale,
-                _BETA_1,
-                1.0 - _BETA_1,
+                BETA_1,
+                1.0 - BETA_1,
                 self.beta_2,
                 1.0 - self.beta_2,
                 self.epsilon,
@@ -126,7 +126,7 @@ class AdamWeightDecay:
         """What the moments lack of their expectation, because they began at 0."""
         updates = ops.cast(step, "float32") + 1.0
         # 1 - beta ** updates, without losing precision if it is small.
-        betas = (_BETA_1, self.beta_2)
+        betas = (BETA_1, self.beta_2)
         return tuple(-ops.expm1(updates * math.log(beta)) for beta in betas)
 
     def rate_of(self, path: str) -> Callable:

@@ -110,6 +110,49 @@ def cosine_to_ratio(
     return _after_warmup(step, peak, num_warmup_steps, rate)
 
 
+def wsd(
+    step,
+    peak,
+    num_train_steps,
+    num_warmup_steps,
+    lr_decay_power=1.0,
+    min_lr_ratio=0.0,
+    num_decay_steps=0,
+):
+    """Rises, stays at `peak`, and falls in a line during the last num_decay_steps updates.
+
+    Until it falls, it does not depend on num_train_steps: a run can be made longer, and
+    several falls can begin at checkpoints of the stable part. Without num_decay_steps, it
+    never falls.
+
+    Source: arXiv:2404.06395, section 4 (warm-up, stable, decay).
+    """
+    left = 1.0 - _share_of_decay(step, num_train_steps, num_decay_steps)
+    left = left if lr_decay_power == 1.0 else left**lr_decay_power
+    rate = peak * (min_lr_ratio + (1.0 - min_lr_ratio) * left)
+    return _after_warmup(step, peak, num_warmup_steps, rate)
+
+
+def wsd_sqrt(
+    step, peak, num_train_steps, num_warmup_steps, min_lr_ratio=0.0, num_decay_steps=0
+):
+    """Like `wsd`, but falls as 1 - sqrt(x), with x from 0 to 1: ModernBERT's decay.
+
+    Source: arXiv:2405.18392; AnswerDotAI/ModernBERT src/scheduler.py,
+        OneMinusSqrtScheduler.
+    """
+    left = 1.0 - ops.sqrt(_share_of_decay(step, num_train_steps, num_decay_steps))
+    rate = peak * (min_lr_ratio + (1.0 - min_lr_ratio) * left)
+    return _after_warmup(step, peak, num_warmup_steps, rate)
+
+
+def _share_of_decay(step, num_train_steps, num_decay_steps):
+    """The share of the last num_decay_steps updates that are done."""
+    before = num_train_steps - num_decay_steps
+    done = ops.maximum(ops.cast(step, "float32") - before, 0.0)
+    return ops.minimum(done / max(num_decay_steps, 1), 1.0)
+
+
 def _remaining_share(step, num_train_steps, power):
     """The share of the updates that are still to do, to this power."""
     left = 1.0 - ops.minimum(step, num_train_steps) / num_train_steps

@@ -59,6 +59,9 @@ ALGORITHMS = {
     "lamb": Algorithm(f"{_HERE}.adam:Lamb", "bert", _OF_ADAM),
     "adagrad": Algorithm(f"{_HERE}.adagrad:Adagrad", "constant"),
     "adafactor": Algorithm(f"{_HERE}.adafactor:Adafactor", "inverse_root"),
+    "stable_adamw": Algorithm(
+        f"{_HERE}.stable_adam:StableAdamW", "from_peak", ("adam_beta_2", "weight_decay")
+    ),
 }
 _TO_RATIO = ("lr_decay_power", "min_lr_ratio")
 SCHEDULES = {
@@ -70,6 +73,10 @@ SCHEDULES = {
     "inverse_root": Schedule(f"{_HERE}.schedules:inverse_root"),
     "to_ratio": Schedule(f"{_HERE}.schedules:to_ratio", _TO_RATIO),
     "cosine_to_ratio": Schedule(f"{_HERE}.schedules:cosine_to_ratio", _TO_RATIO),
+    "wsd": Schedule(f"{_HERE}.schedules:wsd", ("num_decay_steps", *_TO_RATIO)),
+    "wsd_sqrt": Schedule(
+        f"{_HERE}.schedules:wsd_sqrt", ("num_decay_steps", "min_lr_ratio")
+    ),
 }
 
 # facebookresearch/fairseq@3d262bb optim/adam.py, class Adam.
@@ -112,6 +119,7 @@ class OptimizerSettings:
         lr_decay_power: see `schedules.bert`.
         layerwise_lr_decay: see `layerwise_shares`.
         min_lr_ratio: of the last learning rate to the highest.
+        num_decay_steps: see `schedules.wsd`.
     """
 
     optimizer: str = "adam_weight_decay"
@@ -123,6 +131,7 @@ class OptimizerSettings:
     lr_decay_power: float = 1.0
     layerwise_lr_decay: float = 1.0
     min_lr_ratio: float = 0.0
+    num_decay_steps: int = 0
 
     @property
     def _preset(self) -> Preset:

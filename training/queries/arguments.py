@@ -223,11 +223,12 @@ def _flags(noun: str, names: type, *groups: type) -> Rule:
 
     Args:
         noun: what they are, for a message.
-        names: a dataclass with a field for each.
+        names: a dataclass with a field for each, and perhaps for other arguments.
         groups: the `options.Group`s that declare the flags.
     """
     declared = {f.name: f for group in groups for f in dataclasses.fields(group)}
-    fields = {f.name: declared[f.name] for f in dataclasses.fields(names)}
+    of_names = {field.name for field in dataclasses.fields(names)}
+    fields = {name: f for name, f in declared.items() if name in of_names}
 
     def check(_, values):
         for name, value in values.items():

@@ -146,7 +146,8 @@ class RunOptions(options.Group):
         "xlnet_adam, xlnet_adam_cosine: XLNet's; Adam if --weight_decay=0, otherwise "
         "BERT's that also decays the biases of queries. adagrad: ELMo's, without weight "
         "decay; its rate is 0.2 in the release. adafactor, adafactor_constant: T5's for "
-        "pre-training and fine-tuning, without weight decay.",
+        "pre-training and fine-tuning, without weight decay. stable_adamw: ModernBERT's; "
+        "corrects Adam's bias and limits the update of each variable.",
         identity=True,
     )
     lr_schedule: str | None = options.field(
@@ -161,7 +162,8 @@ class RunOptions(options.Group):
         "stays at its peak (adagrad). inverse_root: stays at its peak during the warm-up, "
         "then falls with the inverse root of the step (adafactor). to_ratio: like "
         "from_peak, down to --min_lr_ratio (xlnet_adam). cosine_to_ratio: the same in half "
-        "a cosine wave.",
+        "a cosine wave. wsd: rises and stays at its peak; in pre-training, it may fall at "
+        "the end, in a line, or with wsd_sqrt fast and then slowly.",
         identity=True,
     )
     bias_correction: bool = options.field(
@@ -199,8 +201,8 @@ class RunOptions(options.Group):
     )
     min_lr_ratio: float = options.field(
         0.0,
-        help="For to_ratio and cosine_to_ratio, the schedules of xlnet_adam: the share of "
-        "the learning rate to which it falls; 0.001 in XLNet's pre-training.",
+        help="For to_ratio, cosine_to_ratio, wsd and wsd_sqrt: the share of the learning "
+        "rate to which it falls; 0.001 in XLNet's pre-training.",
         at_least=0,
         below=1,
         identity=True,
@@ -254,7 +256,7 @@ class RunOptions(options.Group):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         unused = OptimizerSettings(**self.optimizer_settings).settings_without_effect()
         for name, (flag, chosen, having) in sorted(unused.items()):
-            if (value := getattr(self, name)) != defaults[name]:
+            if name in defaults and (value := getattr(self, name)) != defaults[name]:
                 usual = f", that of --optimizer={self.optimizer}," * (
                     flag == "lr_schedule" and not self.lr_schedule
                 )

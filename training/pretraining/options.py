@@ -69,6 +69,14 @@ class PretrainingOptions(
         at_least=1,
         identity=True,
     )
+    masked_lm_prob: float | None = options.field(
+        None,
+        help="Share of tokens to predict, for records of create_pretraining_data.py "
+        "--masking=dynamic, up to --max_predictions_per_seq; both may differ from those of "
+        "the records. By default, what the records were made with.",
+        above=0,
+        at_most=1,
+    )
     train_batch_size: int = options.field(
         32,
         help="Records per update, over all replicas and micro-batches.",
@@ -95,6 +103,22 @@ class PretrainingOptions(
         at_least=0,
         identity=True,
         common=True,
+    )
+    num_decay_steps: int = options.field(
+        0,
+        help="For wsd and wsd_sqrt: the last updates of the run, during which the learning "
+        "rate falls. 0: it stays at its peak, and a later run decays.",
+        at_most=2**31 - 1,
+        at_least=0,
+        identity=True,
+    )
+    keep_optimizer: bool = options.field(
+        False,
+        help="Continue --init_checkpoint with its optimizer's slots and its step, which "
+        "--num_train_steps counts, too. The other flags may change from there on. The same "
+        "records are read from where that run stopped.",
+        only_for={"do_train": options.GIVEN, "init_checkpoint": options.GIVEN},
+        identity=True,
     )
     max_eval_steps: int = options.field(
         100,
@@ -127,6 +151,13 @@ class PretrainingOptions(
         if (self.do_train or self.do_eval) and not self.input_file:
             raise UserError("--do_train and --do_eval need --input_file")
         self.check_supplied("bert_config_file")
+        stable = self.num_train_steps - self.num_decay_steps
+        if self.num_decay_steps and stable < self.num_warmup_steps:
+            raise UserError(
+                f"--num_decay_steps={self.num_decay_steps}: with --num_warmup_steps="
+                f"{self.num_warmup_steps}, this is more than --num_train_steps="
+                f"{self.num_train_steps}; lower one of them"
+            )
         if self.eval_every_steps and not self.eval_input_file:
             raise UserError("--eval_every_steps needs --eval_input_file")
 

@@ -11,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from training.pretraining import dry_run, exports, pretraining_records, word_teacher
-from training.run import capacity, checks, distribution, loop, report, settle
+from training.run import (
+    capacity,
+    checks,
+    distribution,
+    loop,
+    phases,
+    report,
+    settle,
+)
 from training.storage.folder import SKIPPED_BATCH, TEXT
 from errors import UserError, count
 from modeling.architectures.config import EncoderConfig
@@ -60,6 +68,10 @@ def pretrain(flags: PretrainingOptions) -> None:
     model = settle.TrainableModel(flags, lambda: _known_records(flags, records))
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
+    if flags.keep_optimizer and not folder.steps:
+        phases.check_continued(
+            model.source, flags.num_train_steps, flags.num_decay_steps
+        )
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
@@ -119,7 +131,8 @@ def _run(run: Run, flags: PretrainingOptions, inputs: _Inputs, strategy) -> None
     log.say(trainer.description)
     if inputs.teacher:
         log.say(inputs.teacher.description)
-    run.start(trainer, _required_variables(flags, trainer))
+    required = _required_variables(flags, trainer)
+    run.start(trainer, required, with_optimizer=flags.keep_optimizer)
     if flags.do_train:
         run.prepare(_text_files(inputs))
         _train(run, trainer, flags, inputs)
@@ -250,16 +263,17 @@ def _train(run: Run, trainer, flags: PretrainingOptions, inputs: _Inputs) -> Non
                     size, seed=flags.seed, first_batch=first_batch, part=part
                 ),
                 held_out and (lambda: _evaluate(trainer, flags, held_out)),
-                announce=lambda: _announce(run.log, flags, data),
+                announce=lambda: _announce(run.log, flags, data, trainer.progress),
             )
     except loop.NotFiniteError as error:
-        raise _not_finite(error, flags, run.folder, data, trainer.strategy) from error
+        raise _not_finite(error, flags, run.folder, data, trainer) from error
 
 
-def _announce(log, flags: PretrainingOptions, data):
+def _announce(log, flags: PretrainingOptions, data, progress):
+    batches = flags.num_train_steps + progress.batch_offset
     log.say(
         f"{data.total} records in {len(data.files)} file(s): the run takes "
-        f"{flags.num_train_steps * flags.train_batch_size / data.total:.1f} epochs"
+        f"{batches * flags.train_batch_size / data.total:.1f} epochs"
     )
     if data.packed:
         log.say(
@@ -274,11 +288,12 @@ def _announce(log, flags: PretrainingOptions, data):
         )
 
 
-def _not_finite(error, flags: PretrainingOptions, folder, data, strategy) -> UserError:
+def _not_finite(error, flags: PretrainingOptions, folder, data, trainer) -> UserError:
     """Saves the first of the skipped batches and says where its records are."""
     size, seed = flags.train_batch_size, flags.seed
-    batch = next(iter(data.training(size, seed=seed, first_batch=error.step)))
-    places = data.places(size, seed=seed, batch=error.step)
+    number = error.step + trainer.progress.batch_offset
+    batch = next(iter(data.training(size, seed=seed, first_batch=number)))
+    places = data.places(size, seed=seed, batch=number)
     file = io.BytesIO()
     np.savez(
         file,
@@ -287,7 +302,7 @@ def _not_finite(error, flags: PretrainingOptions, folder, data, strategy) -> Use
         **{name: value.numpy() for name, value in batch.items()},
     )
     distribution.on_chief(
-        strategy, lambda: folder.write(SKIPPED_BATCH, file.getvalue())
+        trainer.strategy, lambda: folder.write(SKIPPED_BATCH, file.getvalue())
     )
     path = folder.file(SKIPPED_BATCH)
     some = ", ".join(f"{file}: record {number}" for file, number in places[:3])

@@ -185,6 +185,8 @@ def _kinds(
     for path in paths:
         if own and path not in described:
             _check_released(path, own, flags)
+    if flags.masked_lm_prob is not None:
+        sizes["masked_lm_prob"] = flags.masked_lm_prob
     kinds = {
         path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
         if path in described
@@ -239,6 +241,12 @@ def choose_objective(
             "or leave the flag out"
         )
     steps = _mask_steps(objective, recipe, description)
+    if flags.masked_lm_prob is not None and not steps:
+        raise UserError(
+            f"--masked_lm_prob={flags.masked_lm_prob}: has no effect, as no masks are "
+            f"drawn for --objective={flags.objective} in {path}; it is for records made "
+            "with --masking=dynamic"
+        )
     names = {*_INPUTS, *needs.features, *(name for s in steps for name in s.features)}
     if needs.masks != "none" and not steps:
         names |= set(_MASKS)
@@ -419,7 +427,9 @@ def _unlike(name, recorded_value, value, flags: PretrainingOptions):
 
 
 def _check_description(path, description, flags: PretrainingOptions, config):
-    for name in ("max_seq_length", "max_predictions_per_seq"):
+    names = ("max_seq_length", "max_predictions_per_seq")
+    # With another share of masks, training has another number of predictions.
+    for name in names if flags.masked_lm_prob is None else names[:1]:
         recorded_value = description.setting(name, getattr(flags, name))
         if recorded_value != getattr(flags, name):
             raise UserError(

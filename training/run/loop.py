@@ -12,7 +12,7 @@ The loop knows no task, only the contract in modeling/objectives/objective.py.
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from training.backend import keras, tf
 from training.run import capacity, compiler, distribution, report, stops
@@ -22,17 +22,13 @@ from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
 from text.progress import clear
+from training.run.position import Position
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
 _as_written = tf.autograph.experimental.do_not_convert
 # Python handles Ctrl-C between calls to TensorFlow, so none may take long.
 _SECONDS_PER_CALL = 2.0
-
-# Entries of a checkpoint besides weights and slots.
-_STEP = "global_step"
-_SKIPPED = "training/skipped_updates"
-_SKIPPED_IN_A_ROW = "training/skipped_updates_in_a_row"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +60,6 @@ class NotFiniteError(Exception):
         super().__init__(f"{count} updates starting at step {step} are not finite")
         self.step = step
         self.count = count
-
-
-@dataclasses.dataclass
-class _Progress:
-    """A run's progress; with the variables, everything that a checkpoint must contain."""
-
-    step: int = 0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
 
 
 class Trainer:
@@ -111,7 +98,7 @@ class Trainer:
         lent = borrowed(self.model)
         self.saved_weights = {k: v for k, v in self.weights.items() if k not in lent}
         self.variables = self.saved_weights | {v.path: v for v in others}
-        self.progress = _Progress()
+        self.progress = Position()
         # TPUs compile whatever they run.
         on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
         self._is_compiled = settings.xla or on_tpu
@@ -388,22 +375,19 @@ class Trainer:
         prefix, tensors = newest
         variables = self.weights if weights_only else self.variables
         checkpoint.check_complete(prefix, variables, tensors)
+        self.set_state(tensors, variables)
+        return self.progress.step
+
+    def set_state(self, tensors: Mapping, variables: Mapping) -> None:
+        """Sets these variables, and how far the run is, as in a checkpoint."""
         for name, variable in variables.items():
             variable.assign(tensors[name])
-        self.progress = _Progress(
-            step=int(tensors[_STEP]),
-            skipped=int(tensors.get(_SKIPPED, 0)),
-            skipped_in_a_row=int(tensors.get(_SKIPPED_IN_A_ROW, 0)),
-        )
-        return self.progress.step
+        self.progress = Position.of(tensors)
 
     def save(self, folder: Folder) -> str:
         """Writes the run's state as it is; returns the checkpoint's prefix."""
         tensors = {name: variable.value for name, variable in self.variables.items()}
-        progress = dataclasses.astuple(self.progress)
-        names = (_STEP, _SKIPPED, _SKIPPED_IN_A_ROW)
-        for name, number in zip(names, progress, strict=True):
-            tensors[name] = tf.constant(number, tf.int64)
+        tensors |= self.progress.entries()
         settings = self.settings
         return checkpoint.save(
             folder,
@@ -436,7 +420,7 @@ class Trainer:
         log.begin(self.progress.step, by_xla=self.settings.xla)
         self._warn_of_steps(log)
         batches = distribution.distribute(
-            self.strategy, lambda part: data(self.progress.step, part)
+            self.strategy, lambda part: data(self.progress.next_batch, part)
         )
         try:
             with stops.terminations() as terminated:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 import options
-from training.run import distribution, loop, report
+from training.run import distribution, loop, phases, report
 from training.run.settle import TrainableModel
 from training.storage import loading
 from training.storage.folder import BEST, CONFIG, RESULTS, Folder, changes
@@ -60,12 +60,19 @@ class Run:
                 be evaluated.
         """
         if self.identity is not None:
-            self.folder.check_settings(self.identity, self.defaults)
+            self.folder.check_settings(self.identity, self.defaults, self._free())
             self._check_source()
         elif self.folder.holds_weights:
             self._check_ignored()
         elif not self._flags.init_checkpoint:
             raise no_checkpoint(self.folder.path)
+
+    def _free(self):
+        """The settings that need not be those that the run began with."""
+        if not (began := self.folder.settings):
+            return ()
+        step = self.folder.steps[-1]
+        return phases.free_settings(self.defaults | began, self.identity, step)
 
     def _check_source(self):
         """Refuses to start from weights that the run would remove."""
@@ -139,19 +146,27 @@ class Run:
         trainer: loop.Trainer,
         required: str | tuple[str, ...],
         encoder_only: bool = False,
+        with_optimizer: bool = False,
     ) -> None:
         """Resumes the run, or loads the weights of another checkpoint.
 
         Args:
             required: variables whose names begin with this must be in --init_checkpoint.
             encoder_only: take the encoder of --init_checkpoint without its head.
+            with_optimizer: continue --init_checkpoint with its slots and its step.
         Raises:
             UserError: there is nothing to evaluate, or a checkpoint does not fit.
         """
         step = trainer.restore(self.folder, weights_only=self.identity is None)
         if step is not None:
             self.log.say(f"continuing from step {step} in {self.folder.path}")
-        elif source := self._model.source:
+        elif (source := self._model.source) and with_optimizer:
+            phases.continue_checkpoint(trainer, source, required, self.identity)
+            self.log.say(
+                f"continuing {source.prefix} from its step {trainer.progress.step}, with "
+                f"batch {trainer.progress.next_batch} of the records"
+            )
+        elif source:
             loaded = load_start(trainer, source, required, encoder_only)
             self.log.say(str(loaded))
         elif self.identity is None:
@@ -184,11 +199,18 @@ class Run:
             self.folder.check_files(config | files)
             self.folder.clear()
             self.folder.child(BEST).clear()
-            self.folder.note_settings(self.identity, self.defaults)
+            self._note_settings()
             write()
             self.folder.write_files(config | files)
 
         distribution.on_chief(self._strategy, prepare)
+
+    def _note_settings(self):
+        free = self._free()
+        rates = {name: self.identity[name] for name in free}
+        if changed := changes(self.folder.settings, rates, self.defaults):
+            self.log.say(f"from here on with another schedule: {'; '.join(changed)}")
+        self.folder.note_settings(self.identity, self.defaults, free)
 
     def train(
         self,

@@ -11,7 +11,14 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 
 import extensions
 from training import backend  # noqa: F401  TensorFlow, without its log messages
@@ -405,32 +412,46 @@ class Folder:
 
     # --- The settings of a run -------------------------------------------------------
 
-    def note_settings(self, settings: Mapping, defaults: Mapping | None = None) -> None:
+    def note_settings(
+        self,
+        settings: Mapping,
+        defaults: Mapping | None = None,
+        free: Collection[str] = (),
+    ) -> None:
         """Notes the settings with which a run begins, or checks it against them.
 
-        A resumed run is from then on also checked against settings that it had not noted.
+        A resumed run is from then on also checked against settings that it had not noted,
+        and against the new values of free ones.
         """
-        self.check_settings(settings, defaults)
+        self.check_settings(settings, defaults, free)
         began = self.settings
-        if not began.keys() >= settings.keys():
-            content = json.dumps({**settings, **began}, indent=2, sort_keys=True)
+        noted = {**settings, **began, **{name: settings[name] for name in free}}
+        if noted != began:
+            content = json.dumps(noted, indent=2, sort_keys=True)
             self.write(SETTINGS, content + "\n")
 
     def check_settings(
-        self, settings: Mapping, defaults: Mapping | None = None
+        self,
+        settings: Mapping,
+        defaults: Mapping | None = None,
+        free: Collection[str] = (),
     ) -> None:
         """Checks a run against the settings it began with, if it has begun.
 
         Args:
             defaults: values for settings that the run did not note.
+            free: settings that may have changed.
         Raises:
             UserError: the run is another script's, settings differ (all are listed), or
                 the folder is not for a training.
         """
         self.check_place()
         self.check_script(settings)
-        began = self.settings
-        if began and (changed := changes(began, settings, defaults)):
+        began, held = (
+            self.settings,
+            {k: v for k, v in settings.items() if k not in free},
+        )
+        if began and (changed := changes(began, held, defaults)):
             raise UserError(
                 f"{self.path} contains a run that began with other settings: "
                 f"{'; '.join(changed)}; choose another output_dir (--init_checkpoint="

@@ -17,7 +17,7 @@ from training.storage.folder import Folder
 from errors import UserError
 from modeling.masks.draw_masks import DrawMasks
 from tests import jobs
-from tests.pretraining import flags, results
+from tests.pretraining import RECORDS, flags, results
 from tests.records import make_records
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions
@@ -284,3 +284,19 @@ def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path, untraced):
         train(tmp_path / "whole", changed)
     with pytest.raises(UserError, match="--masked_lm_prob=0.3, but .* with 0.15; a"):
         train(tmp_path / "in parts", records, eval_input_file=[changed])
+
+
+@pytest.mark.slow
+def test_a_run_may_mask_another_share_than_its_records_say(tmp_path, untraced):
+    """As if they had been made with that."""
+    records = make_records(tmp_path, masking="dynamic")
+    (tmp_path / "after").mkdir()
+    more = {"masked_lm_prob": 0.3, "max_predictions_per_seq": 20}
+    changed = make_records(tmp_path / "after", masking="dynamic", **more)
+    train(tmp_path, records, **more)
+    train(tmp_path / "after", changed, max_predictions_per_seq=20)
+    jobs.check_same_bits(weights(tmp_path), weights(tmp_path / "after"))
+    with pytest.raises(UserError, match="masked_lm_prob was 0.3 and is now 0.2;"):
+        train(tmp_path, records, **more | {"masked_lm_prob": 0.2})
+    with pytest.raises(UserError, match="--masked_lm_prob=0.3: has no effect, as no "):
+        train(tmp_path, RECORDS, masked_lm_prob=0.3)

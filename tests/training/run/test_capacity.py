@@ -13,6 +13,7 @@ from errors import UserError
 from files import memory
 from modeling.architectures.bert import BertConfig
 from tests import given, jobs, pretraining, tiny
+from training.run.position import Position
 
 LARGE = {
     "tables": tiny.config(vocab_size=2**31 - 1, hidden_size=2048),
@@ -169,7 +170,7 @@ def test_other_errors_of_a_device_stay_as_they_are():
 
 def test_a_training_without_memory_names_the_flags_that_lower_it(monkeypatch):
     run = loop.Trainer.__new__(loop.Trainer)
-    run.progress = loop._Progress()
+    run.progress = Position()
     run.settings = loop.LoopSettings(10, 1, 0.1, batch_size=64, accumulation_steps=2)
 
     def updates(*arguments):

@@ -38,7 +38,7 @@ from text.tokenizers import recorded_settings
 from text.tokenizers.kind import Kind
 from text.tokenizers.learning.learner import Learner
 from text.tokenizers.sentencepiece import FAMILIES
-from text.tokenizers.table import TOKENIZERS, TokenizerOptions, kind_of
+from text.tokenizers.table import TOKENIZERS, OpenVocabulary, TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 
 _LEARNED = {name: kind for name, kind in TOKENIZERS.items() if kind.learner}
@@ -171,7 +171,7 @@ class Options(TokenizerOptions, TextOptions):
     @functools.cached_property
     def vocabulary_kind(self) -> Kind:
         """The kind of vocabulary."""
-        return kind_of(self.output_file)
+        return OpenVocabulary.open(self.output_file).kind
 
     @functools.cached_property
     def learner(self) -> Learner:

@@ -315,7 +315,8 @@ def _learn(paths, held_out, chosen):
         for file, content in zip(files, learner.learn(lines, source), strict=True):
             file.write(content)
     # With these flags, whatever an earlier vocabulary of this name was learned with.
-    tokenizer = chosen.vocabulary_kind.load(chosen.output_file, chosen)
+    file = OpenVocabulary.open(chosen.output_file).file
+    tokenizer = chosen.vocabulary_kind.load(file, chosen)
     recorded_settings.write(chosen.output_file, chosen.vocabulary_kind, tokenizer)
     for line in (
         *FORMATS[chosen.input_format].report(counts),

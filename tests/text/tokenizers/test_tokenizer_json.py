@@ -50,7 +50,10 @@ def test_wordpiece_splits_as_the_normalizer_says(tmp_path, flags, expected):
     assert ours.settings == same.settings  # also that the vocabulary is the same
     assert ours.files == same.files
     assert load_vocabulary(path).tokens == same.vocabulary.tokens
-    assert TokenizerOptions().resolve(path).items() <= ours.settings.items()
+    assert (
+        OpenVocabulary.open(path).resolve(TokenizerOptions()).items()
+        <= ours.settings.items()
+    )
     repeated = TokenizerOptions(**expected).load_tokenizer(path)
     assert repeated.settings == same.settings
 

@@ -41,6 +41,8 @@ def free_settings(began: Mapping, settings: Mapping, step: int) -> tuple[str, ..
         Those of its schedule, if the updates so far have the same rates with both.
     """
     if not settings.keys() >= set(_OF_SCHEDULE):
+        return ()  # a fine-tuning
+    if all(began.get(name) == settings[name] for name in _OF_SCHEDULE):
         return ()
     try:
         for first in range(0, step, _STEPS_AT_ONCE):

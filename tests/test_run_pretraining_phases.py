@@ -83,38 +83,47 @@ def test_a_branch_reads_on_where_the_records_were_left(tmp_path, monkeypatch, st
     other = tmp_path / "other"
     other.write_bytes(framing.frame(list(framing.read(RECORDS))[:100]))
     branch(tmp_path, input_file=[str(other)], output_dir=str(tmp_path / "others"))
+    # Of a run that has not noted what it read, such as the release's.
+    (tmp_path / "stable" / "output" / "run.json").unlink()
+    branch(tmp_path, output_dir=str(tmp_path / "unknown"))
     # 40 rows were read: 16 fit in twice, and a half. Then 16 * 6 of which 8 fit in 12.
-    assert first_batches == [(8, 5), (16, 3), (16, 4), (8, 12), (8, 0)]
+    assert first_batches == [(8, 5), (16, 3), (16, 4), (8, 12), (8, 0), (8, 5)]
     assert "training/batch_offset" not in Source.open(str(tmp_path / "branch")).shapes()
 
 
+REFUSED = [
+    ({"num_train_steps": 5}, "num_train_steps=5: .* counts the 5 updates of .*-5, too"),
+    ({"num_decay_steps": 4}, "would begin before step 5, .*; pass at most 3"),
+    (
+        {"optimizer": "adagrad", "lr_schedule": "wsd", "adam_beta_2": 0.999},
+        "-5 does not fit: no .*/adagrad; and [0-9]+ more",
+    ),
+    (
+        {"config": dataclasses.replace(TINY, max_position_embeddings=128)},
+        r"-5: does not fit .*position_embeddings is \[64,8\] .* \[128,8\]",
+    ),
+    (
+        {"init_checkpoint": f"{tests.GOLDEN}/checkpoint/bert_model.ckpt"}
+        | {"change_network": True},
+        "bert_model.ckpt has no global_step, so it is not",
+    ),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"num_train_steps": 5},
-            "num_train_steps=5: .* counts the 5 updates of .*-5, too",
-        ),
-        ({"num_decay_steps": 4}, "would begin before step 5, .*; pass at most 3"),
-        ({"optimizer": "adagrad"}, "-5 does not fit: no .*/adagrad; and [0-9]+ more"),
-        (
-            {"config": dataclasses.replace(TINY, max_position_embeddings=128)},
-            r"-5: does not fit .*position_embeddings is \[64,8\] .* \[128,8\]",
-        ),
-        (
-            {
-                "init_checkpoint": str(tests.GOLDEN / "checkpoint" / "bert_model.ckpt"),
-                "change_network": True,
-            },
-            "bert_model.ckpt has no global_step, so it is not",
-        ),
-    ],
-)
-def test_a_checkpoint_that_cannot_be_continued_is_refused(
-    tmp_path, stable, changes, message
-):
-    schedule = {"lr_schedule": "wsd"} if "optimizer" in changes else {}
-    with pytest.raises(UserError, match=message):
-        branch(tmp_path, **schedule | changes)
+def test_a_checkpoint_that_cannot_be_continued_is_refused(tmp_path, stable):
+    for changes, message in REFUSED:
+        with pytest.raises(UserError, match=message):
+            branch(tmp_path, **changes)
     assert not list((tmp_path / "branch").glob("model.ckpt*"))
+
+
+def test_a_decay_must_leave_room_for_the_warm_up(tmp_path):
+    with pytest.raises(
+        UserError, match="--num_decay_steps=5: with --num_warmup_steps=2"
+    ):
+        run(tmp_path, lr_schedule="wsd", num_decay_steps=5)
+    with pytest.raises(
+        UserError, match="--lr_schedule=bert, that of .* does not have it"
+    ):
+        run(tmp_path, num_decay_steps=2)

@@ -32,7 +32,8 @@ class RunOptions(options.Group):
         None,
         help="Weights to start from: prefix, directory, Hugging Face model, or "
         "hf://organization/name[@revision] on its hub. Its optimizer slots and step are "
-        "not used. Not read if output_dir already holds a checkpoint.",
+        "not used, unless a pre-training asks for them. Not read if output_dir already "
+        "holds a checkpoint.",
         identity=True,
         common=True,
     )

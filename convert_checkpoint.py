@@ -7,7 +7,7 @@
         --layout=release
 
 An input is a prefix, a directory or a folder with model.safetensors or the files of a
-released ELMo (with --words_file); several checkpoints are averaged.
+model that reads characters (with --words_file); several checkpoints are averaged.
 Conversion does not change any number: a round trip gives the same bits, and what both
 layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 import command_line
+import extensions
 import options
 from errors import UserError, count
 from files import hub, json_files, sources
@@ -75,7 +76,8 @@ class Options(TokenizerOptions):
     network: str | None = options.field(
         None,
         choices=layouts.NETWORKS,
-        help="Which network to take out of a checkpoint of several, such as ELECTRA's.",
+        help="Which network to take out of a checkpoint of several."
+        + extensions.help_of("network"),
         only_for={"words_file": options.ABSENT},
     )
     bert_config_file: str | None = options.field(
@@ -114,14 +116,14 @@ class Options(TokenizerOptions):
     )
     words_file: list[str] = options.field(
         [],
-        help="For a released ELMo (options.json and HDF5 weights), which reads characters: "
-        "texts whose words, separated by spaces, the model is to know. It becomes a model "
-        "with a table of them, for all scripts.",
+        help="For a model that reads characters: texts whose words, separated by spaces, "
+        "the model is to know. It becomes a model with a table of them, for all scripts."
+        + extensions.help_of("words_file"),
     )
     vocab_size: int = options.field(
         0,
-        help="Lengthen the table of tokens, for example by the three special tokens with "
-        "which a GPT is fine-tuned; new rows are random. 0 leaves it unchanged.",
+        help="Lengthen the table of tokens, for example by the special tokens with which "
+        "a language model is fine-tuned; new rows are random. 0 leaves it unchanged.",
         at_least=0,
         below=2**31,
     )
@@ -210,9 +212,11 @@ class Edited:
 
 
 def _read_for_words(flags: Options, models: list[Source]) -> Edited:
-    """A released ELMo, for the words of a text."""
+    """A model that reads characters, for the words of a text."""
     if len(models) > 1 or not models[0].format.needs_words:
-        raise UserError("--words_file is for one --input, a released ELMo")
+        raise UserError(
+            "--words_file is for one --input, a model that reads characters"
+        )
     paths = inputs.expand(flags.words_file)
     lines = (line for path in paths for line in inputs.lines(path))
     tokenizer, config, tensors = models[0].format.for_words(lines)

@@ -87,7 +87,7 @@ class Options(LabelOptions, PooledOptions):
     both_orders: bool = options.field(
         False,
         help="Read every pair in both orders, and add what the head reads of each; for "
-        "similarity with a GPT, which reads from left to right.",
+        "similarity with an encoder that reads from left to right.",
         only_for={"distill_from": options.ABSENT},
     )
     doc_stride: int | None = options.field(

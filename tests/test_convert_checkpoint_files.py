@@ -46,7 +46,7 @@ def test_a_task_of_hugging_face_knows_how_its_text_became_ids(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["albert", "electra"])
+@pytest.mark.parametrize("head", SPAN_HEADS)
 def test_a_head_that_hugging_face_has_not_is_one_line_of_advice(tmp_path, head):
     made(tmp_path / "a", span_beams.SpanBeams(SPAN_HEADS[head]))
     message = (

@@ -23,10 +23,13 @@ DECOMPOSITION_WARNING = (
     "or Japanese text, --strip_accents=false keeps them whole"
 )
 
+_CORE = ("wordpiece", "sentencepiece")
 # The last one that reads a vocabulary file is used; WordPiece, the first, takes any.
 TOKENIZERS: dict[str, Kind] = {
     "wordpiece": WordPieceKind(),
-    **{name: kind() for name, kind in extensions.load_rows("tokenizers").items()},
+    **{
+        name: kind() for name, kind in extensions.load_rows("tokenizers", _CORE).items()
+    },
     "sentencepiece": SentencePieceKind(),
 }
 
@@ -48,8 +51,8 @@ def kind_of(vocab_file: str) -> Kind:
             return kind
     raise UserError(
         f"{vocab_file}: model.type is {content['model']['type']}, which is not supported "
-        "with this pre_tokenizer; use a model with BERT's WordPiece, RoBERTa's or GPT's "
-        "BPE, or Unigram"
+        f"with this pre_tokenizer; use a model of the kind {', '.join(TOKENIZERS)}"
+        f"{extensions.hint()}"
     )
 
 
@@ -74,7 +77,7 @@ def _name_real_format(vocab_file):
     except UserError as error:
         if kind_of(vocab_file) is not TOKENIZERS["wordpiece"]:
             raise
-        content = sources.content(vocab_file)
+        content, is_json = sources.content(vocab_file), vocab_file.endswith(".json")
         if sentencepiece_files.is_model(content):
             what = (
                 "is a SentencePiece model, not a vocab.txt; give it a name that ends in "
@@ -90,6 +93,8 @@ def _name_real_format(vocab_file):
                 "lists SentencePiece's pieces and their scores; pass the .model file next "
                 "to it"
             )
+        elif is_json and not tokenizer_json.is_path(vocab_file):
+            what = f"is not a vocabulary that a tokenizer here reads{extensions.hint()}"
         else:
             raise
         raise UserError(f"{vocab_file}: {what}") from error
@@ -131,9 +136,7 @@ class TokenizerOptions(options.Group):
         None,
         help="Lowercase the text, for uncased vocabularies. By default, this and the other "
         "flags of text are as the checkpoint, the records or the vocabulary say; if they "
-        "say nothing, this one is true, but false for a SentencePiece model with XLNet's "
-        "special tokens. --do_lower_case, --strip_accents and --split_cjk do not apply to "
-        "a byte-level vocabulary (vocab.json) or T5's, which keep text as it is.",
+        "say nothing, this one is true." + extensions.help_of("do_lower_case"),
     )
     strip_accents: bool | None = options.field(
         None,
@@ -175,7 +178,8 @@ class TokenizerOptions(options.Group):
     def resolve(self, vocab_file: str) -> Mapping[str, object]:
         """See `Kind.resolve`; raises as `load_tokenizer` does."""
         chosen = self.fill_in(vocab_file)
-        values = kind_of(vocab_file).resolve(chosen, vocab_file)
+        with _name_real_format(vocab_file):
+            values = kind_of(vocab_file).resolve(chosen, vocab_file)
         return {"split_cjk": chosen.split_cjk, **values}
 
     def _following(self, vocab_file: str) -> typing.Self:

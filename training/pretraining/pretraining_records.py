@@ -130,7 +130,7 @@ def _check_written(tokenizer, sentinel):
     if not is_known or tokenizer.encode(vocabulary.texts[sentinel]) != [sentinel]:
         raise UserError(
             f"--do_export: the tokens of {vocabulary.path} that stand for parts of a text "
-            "cannot be written in one, as T5's <extra_id_0> can; export the model after "
+            "cannot be written in one, as <extra_id_0> can; export the model after "
             "fine-tuning it with run_text_to_text.py"
         )
 

@@ -163,8 +163,7 @@ def check_head(
         raise UserError(
             f"{path}: the adapter's head also consists of {', '.join(unused[:4])}, which "
             f"the model lacks; leave out {setting('bert_config_file')}, or pass the "
-            "adapter's folder "
-            'there (in a bert_config.json, an ELECTRA needs "pooler_act": "gelu_erf")'
+            "adapter's folder there"
         )
 
 

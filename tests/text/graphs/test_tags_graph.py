@@ -158,8 +158,8 @@ def test_rows_are_those_of_python(tokenizers, lists, length, in_context):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["xlnet", "t5"])
-def test_rows_that_begin_with_text_are_those_of_python(tmp_path, family):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_of_every_family_are_those_of_python(tmp_path, family):
     special = dataclasses.replace(FAMILIES[family].special, continuation="##")
     vocabulary = Vocabulary([*special.tokens, *PIECES], special=special)
     exact = WordPiece(vocabulary, do_lower_case=False)

@@ -20,7 +20,7 @@ ASKED_AGAIN = {
     "run_squad": 9,
     "fill_mask": 4,
     "extract_features": 4,
-    "convert_checkpoint": 11,
+    "convert_checkpoint": 6,
 }
 
 

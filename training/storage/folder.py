@@ -262,6 +262,24 @@ class Folder:
             self.reopen()
             yield
 
+    def check_empty(self) -> None:
+        """Refuses a folder that contains something, for the files of another model."""
+        if self.names:
+            raise UserError(f"{self.path}: is not empty; choose another --output_dir")
+
+    @contextlib.contextmanager
+    def hold_empty(self) -> Iterator[None]:
+        """Keeps other processes from filling an empty folder, if it can be locked."""
+        with contextlib.ExitStack() as stack:
+            if not sources.is_remote(self.path):
+                with anywhere.access(self.path):
+                    parent = os.path.dirname(os.path.abspath(self.path))
+                    os.makedirs(parent, exist_ok=True)
+                    stack.enter_context(local.hold_lock(self.path))
+            self.reopen()
+            self.check_empty()
+            yield
+
     def check_held(self) -> None:
         """Call it before writing a checkpoint: another training may have taken over."""
         if self._parent:

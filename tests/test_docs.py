@@ -178,7 +178,7 @@ def test_the_container_is_made_of_what_is_there():
     # Before the rest is copied.
     assert {path.partition("/")[0] for path in installed} <= set(copied)
     given = [json.loads(re.search(r"^CMD (.*)$", content, re.M)[1])[1:]]
-    given += map(str.split, re.findall(r" bert (\w+\.py .*)$", content, re.M))
+    given += map(str.split, re.findall(r" bert +(\w+\.py .*)$", content, re.M))
     assert len(given) == 3
     for script, *arguments in given:
         module = importlib.import_module(script.removesuffix(".py"))

@@ -251,9 +251,9 @@ def _read(flags: Options, source_model: settle.Model, models: list[Source]) -> E
 
 def _read_tokenizer(flags: Options, source_model: settle.Model) -> Tokenizer | None:
     """The tokenizer of --vocab_file, or of the vocabulary next to an input."""
-    if not source_model.vocab_file:
+    if not source_model.vocabulary:
         return None
-    tokenizer = source_model.flags.load_tokenizer(source_model.vocab_file)
+    tokenizer = source_model.vocabulary.load(source_model.flags)
     where = flags.bert_config_file or source_model.source.folder
     size = max(source_model.config.vocab_size, flags.vocab_size)
     longer = dataclasses.replace(source_model.config, vocab_size=size)

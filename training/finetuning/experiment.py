@@ -90,8 +90,8 @@ class Experiment:
         where = self.model.run or self.model.source
         if not where:
             return
+        check_text(self.task.tokenizer, where.text)
         folder, (path, state) = where.folder, where.text.record
-        check_text(self.task.tokenizer, folder, (path, state))
         if state:
             self._check_network(where)
             if os.path.basename(path) == TEXT:

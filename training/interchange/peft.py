@@ -123,9 +123,7 @@ def read(path: str, architecture_of: Callable[[str], str | None]) -> Stored:
             f"{path}: the file is damaged or incomplete ({error}); copy or download it "
             "again"
         ) from error
-    base = config[BASE]
-    if not anywhere.exists(base) and hub.is_name(base):
-        base = str(hub.Address(base, config.get("revision") or None))
+    base = _base_of(config)
     names = [_parts(name)[0] for name in stored]
     adapter, tensors = _adapter_of(names, lambda: architecture_of(base)), {}
     for name, value in stored.items():
@@ -202,6 +200,14 @@ def _config(path):
     if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
         raise UserError(f"{path}: lora_alpha is {alpha!r:.40}; it must be above 0")
     return config
+
+
+def _base_of(config):
+    """The path or address of the base."""
+    base = config[BASE]
+    if not anywhere.exists(base) and hub.is_name(base):
+        return str(hub.Address(base, config.get("revision") or None))
+    return base
 
 
 def _parts(name):

@@ -93,7 +93,7 @@ class Model:
         return Folder.open(directory) if directory else None
 
     @functools.cached_property
-    def run(self) -> ModelFolder | None:
+    def earlier_run(self) -> ModelFolder | None:
         """output_dir, if a run has left weights there."""
         has_weights = self.folder and self.folder.holds_weights
         return ModelFolder(self.folder) if has_weights else None
@@ -101,13 +101,13 @@ class Model:
     @functools.cached_property
     def continues_run(self) -> bool:
         """Whether a run in --output_dir needs no --init_checkpoint any more."""
-        return bool(self.run and self.run.settings)
+        return bool(self.earlier_run and self.earlier_run.settings)
 
     @functools.cached_property
     def known_folders(self) -> list[ModelFolder]:
         """The folders of the weights to use, the most decisive first."""
         source = self.source_in_use
-        folders = (self.run, source, source and source.base)
+        folders = (self.earlier_run, source, source and source.base)
         return [folder for folder in folders if folder]
 
     @property
@@ -284,7 +284,7 @@ class TrainableModel(Model):
     def _check_same_network(self, config):
         """Compares the config with the one next to the weights to use, if there are any."""
         flags = self._flags
-        if self.run:
+        if self.earlier_run:
             if flags.do_train and self.continues_run:
                 return  # a run that goes on is compared with all that it began with
             path = self.folder.file(CONFIG)

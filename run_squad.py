@@ -113,7 +113,7 @@ class Options(FineTuningOptions):
     start_n_top: int | None = options.field(
         None,
         help="Number of starts to try per window with a --span_head other than "
-        f"independent; by default {_NUM_STARTS}.",
+        f"independent; by default {_NUM_STARTS or 'that of its release'}.",
         at_most=1000,
         at_least=1,
         only_for={"span_head": options.GIVEN},

@@ -135,6 +135,24 @@ def test_the_config_is_that_of_the_base_with_the_adapters_head(adapted):
     assert "output_weights" in Source.open(str(folder / "ours")).load(encoder).unused
 
 
+def test_adapters_of_an_encoder_alone_are_of_their_bases_architecture(
+    adapted, tmp_path
+):
+    """Whose names in Hugging Face's layout are those of several."""
+    kind, folder = adapted
+    base, ours = tmp_path / "base", tmp_path / "ours"
+    peft_adapters.convert(folder / "base", base, layout="release")
+    shutil.copytree(folder / "ours", ours)
+    matrices = {
+        name.replace(f".{kind}.", "."): value
+        for name, value in stored(ours).items()
+        if ".lora_" in name
+    }
+    safetensors.numpy.save_file(matrices, ours / WEIGHTS)
+    config(ours, base_model_name_or_path=str(base))
+    assert Source.open(str(ours)).shapes() == Source.open(str(base)).shapes()
+
+
 def test_its_base_supplies_config_and_vocabulary(made, tmp_path):
     shutil.copy(made / "vocab.txt", made / "base")
     folders = {"output_dir": str(tmp_path / "new"), "data_dir": str(tmp_path)}

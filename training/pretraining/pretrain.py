@@ -20,9 +20,9 @@ from modeling.objectives.table import OBJECTIVES
 from serving import export_folder, forms
 from text.instances.table import RowOptions
 from text.records import reading
+from text.records.record_set import RecordSet
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
-from training.pretraining.pretraining_records import RecordSet
 from training.run.run import Run, identity_of, results_file
 
 
@@ -56,54 +56,63 @@ def pretrain(flags: PretrainingOptions) -> None:
     Raises:
         UserError: flags, config, records or checkpoints do not match.
     """
-    records = RecordSet([*flags.input_file, *flags.eval_input_file])
-    model = settle.TrainableModel(flags, lambda: _known_records(flags, records))
+    records = RecordSet.open([*flags.input_file, *flags.eval_input_file])
+    model = settle.TrainableModel(
+        flags, lambda: pretraining_records.known_model(flags, records)
+    )
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
+    tokenizer = _tokenizer(model)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
     _check_divisions(flags, strategy.num_replicas_in_sync)
     _check_capacity(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
-    log.say(f"reading {len(records.paths)} file(s) of records")
-    inputs, flags = _read(model, records, strategy), model.flags
+    log.say(f"reading {len(records.files)} file(s) of records")
+    inputs, flags = _read(model, tokenizer, records, strategy), model.flags
     if flags.dry_run:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
-    distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
+    distribution.on_chief(
+        strategy, lambda: export_folder.recover(flags.output_dir, folder.names)
+    )
     run = Run(
         model,
         strategy,
         log,
         folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=pretraining_records.mask_flags(RowOptions(masking="dynamic")),
+        defaults=pretraining_records.mask_flags(RowOptions(masking="dynamic").make()),
     )
     run.check()
     with run.hold():
         _run(run, flags, inputs, strategy)
 
 
-def _read(model: settle.TrainableModel, records: RecordSet, strategy) -> _Inputs:
+def _read(
+    model: settle.TrainableModel,
+    tokenizer: Tokenizer | None,
+    records: RecordSet,
+    strategy,
+) -> _Inputs:
     """Reads all that a run is made of."""
-    described, flags = records.descriptions, model.flags
-    if flags.do_export and not flags.vocab_file:
-        raise UserError("--do_export needs the --vocab_file of the records")
-    config, tokenizer = model.config, _tokenizer(model) if flags.vocab_file else None
+    flags, config = model.flags, model.config
+    rows_of = pretraining_records.make_rows(flags, records)
     objective, steps, schema, drawn = pretraining_records.choose_objective(
-        flags, config, records.paths, described, tokenizer
+        flags, config, rows_of, tokenizer
     )
     _check_devices(flags, objective, strategy.num_replicas_in_sync)
     data, held_out = (
-        pretraining_records.read(files, described, flags, config, schema)
+        pretraining_records.read(records.part(files), rows_of, flags, config, schema)
         if files
         else None
         for files in (flags.input_file, flags.eval_input_file)
     )
-    pretraining_records.check_vocabularies(described, flags, tokenizer)
+    pretraining_records.check_vocabularies(records, flags, tokenizer)
     if flags.do_train:
         pretraining_records.check_batches(data, flags)
-    text = tokenizer.settings if tokenizer else records.text_settings
+    text = pretraining_records.text_settings(records)
+    text = tokenizer.settings if tokenizer else text
     teacher = None
     if flags.distill_from and flags.do_train:
         teacher = word_teacher.load(flags, config, text, strategy)
@@ -346,20 +355,14 @@ def _required_variables(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
     return tuple(path for path in paths if path.startswith(variables))
 
 
-def _known_records(
-    flags: PretrainingOptions, records: RecordSet
-) -> settle.KnownRecords:
-    """What the records know of the model."""
-    paths = {description.vocab_file for description in records.descriptions.values()}
-    return settle.KnownRecords(
-        records.text_settings,
-        sorted(paths - {None}),
-        flags.do_export or "tokens" in flags.objective_class.needs.rows,
-    )
-
-
-def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
-    flags, tokenizer = model.flags, model.tokenizer
+def _tokenizer(model: settle.TrainableModel) -> Tokenizer | None:
+    """That of the records, if their vocabulary is known."""
+    flags = model.flags
+    if not flags.vocab_file:
+        if flags.do_export:
+            raise UserError("--do_export needs the --vocab_file of the records")
+        return None
+    tokenizer = model.tokenizer
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
         exporter = flags.objective_class.exporter

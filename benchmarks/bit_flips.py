@@ -78,11 +78,11 @@ def records(folder: pathlib.Path, instances: str, **changed) -> Settings:
 def trained(settings: Settings) -> list:
     """The batches of an epoch and a half, and those of an evaluation."""
     paths = list(settings.output_files)
-    found = RecordSet.open(paths)
+    found = RecordSet(paths)
     flags = found.files[0].description.flags if found.descriptions else {}
     schema = settings.make().schema()
     records = reading.Records(
-        found, schema, rows_per_batch=flags.get("rows_per_batch", 0)
+        found.files, schema, rows_per_batch=flags.get("rows_per_batch", 0)
     )
     steps = 3 * records.total // 2 // _BATCH
     batches = [

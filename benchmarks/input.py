@@ -156,13 +156,13 @@ def main(chosen: Options) -> None:
                 began = time.perf_counter()
                 pattern = random_records.write(folder, count, rows)
                 seconds = time.perf_counter() - began
-                found = RecordSet.open([pattern])
-                size = sum(file.beginning.size for file in found.files)
+                files = RecordSet([pattern]).files
+                size = sum(file.beginning.size for file in files)
                 print(
                     f"{count:,} records of {length} tokens, {kind}: {size / 1e6:.0f} MB, "
                     f"written in {seconds:.0f} s"
                 )
-                data = reading.Records(found, rows.make().schema(), _SIZES)
+                data = reading.Records(files, rows.make().schema(), _SIZES)
                 works = stages(data, chosen.batch_size)
                 if flags:
                     works[_MASKS] = masks(rows, chosen.batch_size)

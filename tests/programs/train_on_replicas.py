@@ -137,7 +137,7 @@ def main(path, name, every=""):
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
-    data = reading.Records(RecordSet.open([path]), schema)
+    data = reading.Records(RecordSet([path]).files, schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, kind, data)
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from errors import UserError, count
 from text.records import blocks, encoding
-from text.records.record_set import RecordFile, RecordSet
+from text.records.record_set import RecordFile
 from text.records.schema import Feature
 
 # What reading a damaged file raises, somewhere within a training step.
@@ -59,7 +59,7 @@ class Records:
     """The records of several files under one schema.
 
     Args:
-        records: the files; those that contain nothing are left out.
+        files: those that contain nothing are left out.
         schema: the features of a record; integers are read as int32. The limits of
             integers are checked whenever a batch is read, the others by `check`.
         sizes: the values of the schema's named limits, as in a config.
@@ -69,17 +69,16 @@ class Records:
 
     def __init__(
         self,
-        records: RecordSet,
+        files: list[RecordFile],
         schema: Schema,
         sizes: Mapping[str, int] | None = None,
         rows_per_batch: int = 0,
     ):
         self.rows_per_batch = rows_per_batch
-        self.files = [file for file in records.files if file.total]
+        self.files = [file for file in files if file.total]
         if not self.files:
-            raise UserError(
-                f"{','.join(records.patterns)}: the files contain no records"
-            )
+            others = f" and {count(len(files) - 1, 'more file')}" if files[1:] else ""
+            raise UserError(f"{files[0].path}{others}: no records; write them again")
         self.total = sum(file.total for file in self.files)
         # Whether any file is packed: then every host reads all of them from the beginning
         # of the epoch.

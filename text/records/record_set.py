@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -182,40 +182,28 @@ class RecordSet:
 
     Attributes:
         patterns: file names and globs.
-        files: in the order of the patterns.
-        descriptions: of the files, each once.
+        descriptions: those next to the files that list some of them, each once.
+    Raises:
+        UserError: a pattern matches nothing, a folder, or unfinished records; a description
+            is damaged.
     """
 
-    def __init__(
-        self, patterns: Iterable[str], matches: Mapping[str, list[RecordFile]]
-    ):
-        self.patterns, self._matches = list(patterns), matches
-        self.files = [file for pattern in self.patterns for file in matches[pattern]]
-        found = filter(None, (file.description for file in self.files))
-        self.descriptions = list({one.path: one for one in found}.values())
-
-    @classmethod
-    def open(cls, patterns: Iterable[str]) -> "RecordSet":
-        """Finds files and the descriptions next to them.
-
-        Raises:
-            UserError: a pattern matches nothing, a folder, or unfinished records; a
-                description is damaged.
-        """
-        patterns = list(patterns)
-        paths_of = {pattern: _find(pattern) for pattern in patterns}
-        paths = list(itertools.chain(*paths_of.values()))
+    def __init__(self, patterns: Iterable[str]):
+        self.patterns = list(patterns)
+        self._paths = {pattern: _find(pattern) for pattern in self.patterns}
+        paths = list(itertools.chain(*self._paths.values()))
         described = descriptions.find(paths)
-        files = {path: RecordFile(path, described.get(path)) for path in paths}
-        matches = {
-            pattern: [files[path] for path in several]
-            for pattern, several in paths_of.items()
-        }
-        return cls(patterns, matches)
+        self._files = {path: RecordFile(path, described.get(path)) for path in paths}
+        self.descriptions = list({one.path: one for one in described.values()}.values())
 
-    def part(self, patterns: Iterable[str]) -> "RecordSet":
-        """The files of some of the patterns."""
-        return RecordSet(patterns, self._matches)
+    @property
+    def files(self) -> list[RecordFile]:
+        """All, in the order of the patterns."""
+        return self.matching(self.patterns)
+
+    def matching(self, patterns: Iterable[str]) -> list[RecordFile]:
+        """Those of some of the patterns."""
+        return [self._files[path] for p in patterns for path in self._paths[p]]
 
 
 def _find(pattern):

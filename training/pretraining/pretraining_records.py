@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +25,65 @@ from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
 from training.pretraining.options import PretrainingOptions
+from training.pretraining.word_teacher import WordTeacher
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 _MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 Rows = Mapping[RecordFile, Instances]  # the kind of rows of each file
+
+
+class Inputs(NamedTuple):
+    """What a run is made of.
+
+    Attributes:
+        config: the architecture.
+        tokenizer: of the vocabulary, if that is known.
+        text: how the text became ids, as far as it is known.
+        objective, steps: see `loop.Trainer`.
+        drawn: the settings of masks that are drawn in training.
+        data, held_out: the records; None without --input_file, --eval_input_file.
+        teacher: of a distillation.
+    """
+
+    config: EncoderConfig
+    tokenizer: Tokenizer | None
+    text: dict
+    objective: Objective
+    steps: list[Callable]
+    drawn: dict
+    data: reading.Records | None
+    held_out: reading.Records | None
+    teacher: WordTeacher | None = None
+
+
+def read(
+    model: settle.TrainableModel, records: RecordSet, tokenizer: Tokenizer | None
+) -> Inputs:
+    """Chooses what is trained on the records; reads the first of each file.
+
+    Args:
+        tokenizer: that of --vocab_file, if given.
+    Raises:
+        UserError: the records are not of one kind, lack what the objective needs, or
+            contradict the flags, the config or the vocabulary.
+    """
+    flags, config = model.flags, model.config
+    rows_of = _make_rows(flags, records)
+    objective, steps, schema, drawn = _choose_objective(
+        flags, config, rows_of, tokenizer
+    )
+    data, held_out = (
+        _open(records.matching(patterns), rows_of, flags, config, schema)
+        if patterns
+        else None
+        for patterns in (flags.input_file, flags.eval_input_file)
+    )
+    _check_vocabularies(records, flags, tokenizer)
+    if flags.do_train:
+        _check_batches(data, flags)
+    text = tokenizer.settings if tokenizer else text_settings(records)
+    return Inputs(config, tokenizer, text, objective, steps, drawn, data, held_out)
 
 
 def text_settings(records: RecordSet) -> dict:
@@ -40,13 +95,6 @@ def text_settings(records: RecordSet) -> dict:
         if len(values) == 1 and values != {None}:
             settings[name] = values.pop()
     return settings
-
-
-def known_model(flags: PretrainingOptions, records: RecordSet) -> settle.KnownRecords:
-    """What the records know of the model."""
-    paths = {each.vocab_file for each in records.descriptions} - {None}
-    needs = flags.do_export or "tokens" in flags.objective_class.needs.rows
-    return settle.KnownRecords(text_settings(records), sorted(paths), needs)
 
 
 def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
@@ -154,7 +202,7 @@ def _make_objective(rows, tokenizer, flags: PretrainingOptions, config) -> Objec
         raise UserError(f"{flags.vocab_file}: {error}") from error
 
 
-def make_rows(flags: PretrainingOptions, records: RecordSet) -> Rows:
+def _make_rows(flags: PretrainingOptions, records: RecordSet) -> Rows:
     """Makes the kind of rows of each file, as its description says.
 
     Raises:
@@ -214,11 +262,11 @@ def _check_released(file: RecordFile, released: Instances, flags: PretrainingOpt
             )
 
 
-def choose_objective(
+def _choose_objective(
     flags: PretrainingOptions,
     config: EncoderConfig,
     rows_of: Rows,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer | None,
 ) -> tuple[Objective, list[Callable], reading.Schema, dict]:
     """The objective, the steps before it, the record features, how masks are drawn.
 
@@ -327,30 +375,24 @@ def mask_flags(rows: Instances) -> dict:
     return {name: getattr(rows.options, name) for name in names}
 
 
-def read(
-    records: RecordSet,
-    rows_of: Rows,
-    flags: PretrainingOptions,
-    config: EncoderConfig,
-    schema: reading.Schema,
-) -> reading.Records:
+def _open(files, rows_of, flags: PretrainingOptions, config, schema):
     """Opens record files; refuses those that contradict the flags or the config."""
-    for file in records.files:
+    for file in files:
         if file.description:
             _check_description(file.path, file.description, flags, config)
     sizes = dataclasses.asdict(config)
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
-    together = _rows_per_batch(records, rows_of)
-    opened = reading.Records(records, schema, sizes, together)
+    together = _rows_per_batch({file: rows_of[file] for file in files})
+    opened = reading.Records(files, schema, sizes, together)
     opened.check_beginnings()
     return opened
 
 
-def _rows_per_batch(records, rows_of):
+def _rows_per_batch(rows_of):
     """How many records continue those before them together; 0 for records in any order."""
     paths_by_batch_size = {
-        rows_of[file].rows_per_batch: file.path for file in records.files
+        rows.rows_per_batch: file.path for file, rows in rows_of.items()
     }
     if len(paths_by_batch_size) > 1:
         (one, path), (other, another) = list(paths_by_batch_size.items())[:2]
@@ -362,10 +404,8 @@ def _rows_per_batch(records, rows_of):
     return next(iter(paths_by_batch_size), 0)
 
 
-def check_batches(data: reading.Records, flags: PretrainingOptions) -> None:
-    """Raises:
-    UserError: records that continue each other do not have the rows of a batch.
-    """
+def _check_batches(data, flags: PretrainingOptions):
+    """Refuses records that continue each other in batches of another size."""
     rows = data.rows_per_batch
     if rows and flags.train_batch_size != rows:
         raise UserError(
@@ -375,13 +415,8 @@ def check_batches(data: reading.Records, flags: PretrainingOptions) -> None:
         )
 
 
-def check_vocabularies(
-    records: RecordSet, flags: PretrainingOptions, tokenizer: Tokenizer | None
-) -> None:
-    """Raises:
-    UserError: the records' descriptions name different vocabularies, or the tokenizer
-        has another vocabulary or other flags.
-    """
+def _check_vocabularies(records, flags: PretrainingOptions, tokenizer):
+    """Refuses descriptions of different vocabularies, or other ones than flags say."""
     vocabularies = {each.vocab_sha256 for each in records.descriptions}
     if len(vocabularies) > 1:
         raise UserError(

@@ -42,7 +42,7 @@ def test_it_is_written_read_and_inspected(records, capsys, masking):
     assert f"{number * 2 // 5} records begin a document" in said
     assert sorted(batch["place"][:, 0])[:: number // 5] == [0, 0, 1, 1, 2]
     features = {f.name: f for f in encoding.schema_of(next(framing.read(records)))}
-    data = reading.Records(RecordSet.open([records]), tuple(features.values()))
+    data = reading.Records(RecordSet([records]).files, tuple(features.values()))
     first = next(data.training(number, seed=1).as_numpy_iterator())
     np.testing.assert_array_equal(
         np.sort(first["place"], 0), np.sort(batch["place"], 0)

@@ -11,7 +11,7 @@ import build_vocab
 import fill_mask
 import run_classifier
 import run_pretraining
-from training.pretraining import pretraining_records
+from training.pretraining import pretrain
 from training.run import settle
 from training.storage.folder import CONFIG, TASK, TEXT
 from errors import UserError
@@ -195,5 +195,5 @@ def test_records_know_their_vocabulary_and_its_flags(made):
 
 
 def with_records(given):
-    known = pretraining_records.known_model(given, RecordSet.open(given.input_file))
+    known = pretrain._known_model(given, RecordSet(given.input_file))
     return settle.TrainableModel(given, lambda: known).flags

@@ -48,7 +48,7 @@ def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", steps=(), **setti
 
 def parsed():
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
-    return reading.Records(RecordSet.open([RECORDS]), schema)
+    return reading.Records(RecordSet([RECORDS]).files, schema)
 
 
 def in_file_order(batch_size):

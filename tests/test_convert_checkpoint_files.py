@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.storage.folder import text_settings
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.objectives import masked_lm, span_beams
 from run_squad import SPAN_HEADS
@@ -40,7 +40,7 @@ def test_a_task_of_hugging_face_knows_how_its_text_became_ids(tmp_path):
     theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "b")}
     convert(input=[str(tmp_path / "a")], do_lower_case=False, **theirs)
     convert(input=[str(tmp_path / "b")], output_dir=str(tmp_path / "c"))
-    _, noted = text_settings(str(tmp_path / "c"))
+    _, noted = Folder.open(str(tmp_path / "c")).text
     assert noted["head"] == "classification"
     assert noted["do_lower_case"] is False
 

@@ -266,10 +266,9 @@ class RunOptions(options.Group):
         UserError: one of these flags is absent, and so is all that could supply it.
         """
         absent = [f"--{name}" for name in names if getattr(self, name) is None]
-        is_new = not sources.is_remote(self.output_dir) and not sources.is_folder(
-            self.output_dir
-        )
-        if absent and is_new and not self.init_checkpoint:
+        if not absent or self.init_checkpoint or sources.is_remote(self.output_dir):
+            return
+        if not sources.is_folder(self.output_dir):
             raise UserError(
                 f"{', '.join(absent)} required: there is no --init_checkpoint, and no run "
                 "in --output_dir, that would supply them"

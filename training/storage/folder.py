@@ -70,12 +70,6 @@ def _steps(names, ending=""):
     return sorted(int(m[1]) for m in map(pattern.fullmatch, names) if m)
 
 
-def text_settings(directory: str) -> tuple[str, dict]:
-    """See `recorded_settings.settings_of_run`."""
-    with anywhere.access(directory):
-        return recorded_settings.settings_of_run(directory)
-
-
 class Folder:
     """An output_dir as it was when opened, and what this process has written there since.
 

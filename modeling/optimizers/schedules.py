@@ -136,7 +136,7 @@ def wsd(
 def wsd_sqrt(
     step, peak, num_train_steps, num_warmup_steps, min_lr_ratio=0.0, num_decay_steps=0
 ):
-    """Like `wsd`, but falls as 1 - sqrt(x), with x from 0 to 1: ModernBERT's decay.
+    """Like `wsd`, but falls as 1 - sqrt(x), with x from 0 to 1.
 
     Source: arXiv:2405.18392; AnswerDotAI/ModernBERT src/scheduler.py,
         OneMinusSqrtScheduler.

@@ -1,4 +1,4 @@
-"""StableAdamW, ModernBERT's optimizer: AdamW that limits updates as Adafactor does."""
+"""StableAdamW: AdamW that limits the update of each variable, as Adafactor does."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -69,7 +69,6 @@ def test_vectors_are_those_of_the_outputs(encoder):
     assert encoder.embed([]).shape == (0, 64)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
     bert.save(encoder, tmp_path / "saved", layout=layout)
@@ -406,7 +405,6 @@ def fit_in_keras(folder, backend="tensorflow", part="bert"):
     assert f"all checks passed on {backend}" in done.stdout, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     [
@@ -427,13 +425,11 @@ def test_an_encoder_is_a_layer_of_keras(tmp_path, backend):
     fit_in_keras(tmp_path, backend)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_encoder_has_the_formats_of_keras(tmp_path):
     fit_in_keras(tmp_path, part="formats")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_fit_on_replicas_equals_one_device(tmp_path):
     fit_in_keras(tmp_path, part="replicas")
@@ -446,7 +442,6 @@ trainer.model_supports_jit = lambda model: False
 """
 
 
-@pytest.mark.slow
 def test_every_block_of_the_page_runs(tmp_path, request):
     """In a process of its own: `fit` takes gigabytes where thousands of functions are."""
     shutil.copytree(MODEL, tmp_path / "uncased_L-2_H-128_A-2")
@@ -511,7 +506,6 @@ def _asked_and_answered(folder, inputs, names):
             yield request, {name: line[name] for name in names}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", tiers.cases(RUNS, ["run_classifier.py"]))
 def test_a_run_without_an_export_answers(tmp_path, untraced, capsys, script):
     write, run, names = RUNS[script]

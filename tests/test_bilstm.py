@@ -62,7 +62,6 @@ def outputs(model, head, inputs, **given):
 # --- The network ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_read_the_states_of_both_directions(head):
@@ -91,7 +90,6 @@ def test_heads_read_the_states_of_both_directions(head):
             np.testing.assert_allclose(mine, row, rtol=0, atol=2e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", ["one label", "span", "tags"])
 def test_the_input_of_every_layer_has_dropout_and_the_head_its_own(head):
     seen = []
@@ -127,7 +125,6 @@ def test_a_span_may_be_read_from_right_to_left_with_them():
     objective.check(config)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_xla_compiles_them_with_their_gradients():
     objective = tasks.Classification(2)
@@ -199,7 +196,6 @@ def predicted(folder):
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.slow
 def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     said = (trained / "said.txt").read_text()
     assert "on 1 device; its head reads 2 BiLSTM layers of 6 units each way\n" in said
@@ -221,14 +217,12 @@ def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     assert (description["lstm_layers"], description["lstm_size"]) == (2, SIZE)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
     changes = {"gradient_accumulation_steps": 2}
     jobs.check_goes_on(classify, trained, tmp_path, capsys, **changes)
 
 
-@pytest.mark.slow
 def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
     folder = shutil.copytree(trained, tmp_path / "copy")
     output = folder / "output"
@@ -255,7 +249,6 @@ def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
         classify(folder, **training, lstm_size=None)
 
 
-@pytest.mark.slow
 def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path):
     plain = {"lstm_layers": 0, "lstm_size": None, "num_train_epochs": [1.0]}
     plain |= {"output_dir": str(tmp_path / "output")}
@@ -267,7 +260,6 @@ def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path
         classify(trained, **plain | LSTM, do_train=True)
 
 
-@pytest.mark.slow
 def test_hugging_faces_layout_has_no_name_for_them(trained, tmp_path):
     given = {"input": [str(trained / "output")], "output_dir": str(tmp_path / "theirs")}
     with pytest.raises(UserError, match="lstm_0/.*: Hugging Face's layout has no name"):
@@ -302,7 +294,6 @@ RUNS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", RUNS)
 def test_every_task_trains_with_them_and_exports_later(kind, untraced, tmp_path):

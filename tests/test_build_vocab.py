@@ -255,7 +255,6 @@ def test_rare_words_make_room_but_their_characters_count():
     assert counts.characters == {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1}
 
 
-@pytest.mark.slow
 def test_every_process_writes_the_same_bytes(tmp_path):
     check_same_bytes(tmp_path, "vocab.txt", size=190)
 

@@ -34,7 +34,6 @@ def check_export(folder, known):
     return json.loads((folder / "output/export/export.json").read_text())
 
 
-@pytest.mark.slow
 def test_a_temperature_is_in_results_answers_and_the_export(folder):
     files = classifier.custom(folder, "tsv", ["x", "y", "z", "x"])
     flags = {"do_predict": True, "do_eval": True, **files}
@@ -61,7 +60,6 @@ def test_a_temperature_is_in_results_answers_and_the_export(folder):
     assert "eval_ece = " in lines and "eval_ece_calibrated = " in lines
 
 
-@pytest.mark.slow
 def test_labels_have_thresholds_of_their_own(folder):
     files = classifier.custom(folder, "tsv", ["x", "x,y", "", "x,z"])
     flags = files | {"label_kind": "several", "do_eval": True, "do_predict": True}

@@ -33,7 +33,6 @@ from text.tokenizers.wordpiece import WordPiece
 from training.interchange import hugging_face
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "architecture", "flags"),
     [
@@ -88,7 +87,6 @@ def test_models_of_transformers_come_back_bit_for_bit(tmp_path, kind):
             assert np.array_equal(found[name], value), name
 
 
-@pytest.mark.slow
 def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys):
     convert(input=[RELEASED], output_dir=str(tmp_path / "hf"), layout="hugging_face")
     convert(input=[str(tmp_path / "hf")], output_dir=str(tmp_path / "released"))
@@ -99,7 +97,6 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys
     assert capsys.readouterr().out == f"{number} variables are the same\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "task", "said"),
     [
@@ -201,7 +198,6 @@ def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
     assert "no vocabulary was next to the input" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     tensors = [made(f, SPAN, seed) for seed, f in enumerate(folders)]
@@ -213,7 +209,6 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
         np.testing.assert_allclose(value, expected, atol=1e-7)
 
 
-@pytest.mark.slow
 def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
     tensors = made(tmp_path, SPAN)
     slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
@@ -227,7 +222,6 @@ def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
         assert found.keys() - {"global_step"} == set(names)
 
 
-@pytest.mark.slow
 def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     (tmp_path / "words.txt").write_text("Playing\nthe\n\nplayer\n")
@@ -262,7 +256,6 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     Source.open(str(tmp_path / "larger")).load(weights, required="")
 
 
-@pytest.mark.slow
 def test_positions_are_lengthened_by_copies(tmp_path):
     tensors = made(tmp_path, SPAN)
     convert(
@@ -287,7 +280,6 @@ def test_positions_are_lengthened_by_copies(tmp_path):
     assert config == dataclasses.replace(longer, vocab_size=20)
 
 
-@pytest.mark.slow
 def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
     a = made(tmp_path / "a", CLASSIFIER)
     made(tmp_path / "b", CLASSIFIER)

@@ -11,7 +11,6 @@ from run_squad import SPAN_HEADS
 from tests.conversion import CLASSIFIER, convert, made
 
 
-@pytest.mark.slow
 def test_how_text_became_ids_goes_along(tmp_path):
     made(tmp_path / "a", masked_lm.MaskedLM())
     noted = {"do_lower_case": True, "strip_accents": True, "vocab_sha256": "of a"}
@@ -34,7 +33,6 @@ def test_how_text_became_ids_goes_along(tmp_path):
     assert not (tmp_path / "e" / "text.json").exists()
 
 
-@pytest.mark.slow
 def test_a_task_of_hugging_face_knows_how_its_text_became_ids(tmp_path):
     made(tmp_path / "a", CLASSIFIER)
     theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "b")}
@@ -45,7 +43,6 @@ def test_a_task_of_hugging_face_knows_how_its_text_became_ids(tmp_path):
     assert noted["do_lower_case"] is False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", ["albert", "electra"])
 def test_a_head_that_hugging_face_has_not_is_one_line_of_advice(tmp_path, head):
     made(tmp_path / "a", span_beams.SpanBeams(SPAN_HEADS[head]))

@@ -44,7 +44,6 @@ def check(folder, teacher, kept):
     return config
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     """Of 12; the optimizer's step stays behind, vocabulary and heads come along."""
@@ -61,7 +60,6 @@ def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     check(again, teacher, [2, 11])
 
 
-@pytest.mark.slow
 def test_a_student_computes_what_these_layers_compute(tmp_path):
     made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     student = tmp_path / "student"
@@ -132,7 +130,6 @@ def test_refusals(tmp_path, flags, message):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
 def test_a_head_that_weights_every_layer_is_refused(tmp_path):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     weights = {"layer_weights": np.zeros(12, np.float32)}

@@ -93,7 +93,6 @@ def test_models_that_do_not_fit_are_refused(
     assert not output.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

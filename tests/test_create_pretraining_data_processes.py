@@ -20,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
 MANY_TASKS = ROOT / "tests" / "programs" / "generate_many_tasks.py"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags, status, message",
     [
@@ -80,7 +79,6 @@ def undisturbed(packed, tmp_path_factory):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_workers(undisturbed):
     """Here with three, and with two where the next but one is not killed."""
     process = start(*FLAGS, "--num_workers=3", program=MANY_TASKS)
@@ -119,7 +117,6 @@ def is_killed_after(seconds, undisturbed):
     return is_killed_when(lambda: time.monotonic() > end, undisturbed)
 
 
-@pytest.mark.slow
 def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     plain = -(-CORPUS.stat().st_size // 2_000)
 
@@ -135,7 +132,6 @@ def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     assert sorted(os.listdir()) == sorted(undisturbed)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(undisturbed):
     def check_and_clear():
@@ -191,7 +187,6 @@ def start_long():
     return process, WORK
 
 
-@pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed(packed):
     process, _ = start_long()
     assert len(group_members(process.pid)) > 2
@@ -201,7 +196,6 @@ def test_workers_end_with_a_parent_that_is_killed(packed):
     process.communicate()
 
 
-@pytest.mark.slow
 def test_ctrl_c_stops_in_one_line_and_can_go_on(packed):
     process, folder = start_long()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
@@ -215,7 +209,6 @@ def test_ctrl_c_stops_in_one_line_and_can_go_on(packed):
     assert (folder / "origin.json").exists()
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_reported(packed):
     process, _ = start_long()
     workers = [pid for pid in group_members(process.pid) if pid != process.pid]
@@ -228,7 +221,6 @@ def test_a_killed_worker_is_reported(packed):
     assert "Traceback" not in complained
 
 
-@pytest.mark.slow
 def test_one_process_at_a_time_writes_an_output(packed):
     first, folder = start_long()
     second = (f"--input_file={CORPUS}", "--output_file=new,out-00001-of-00002")
@@ -249,7 +241,6 @@ def test_one_process_at_a_time_writes_an_output(packed):
     assert set(outputs()) == {"new", "new.description.json", "out-00001-of-00002"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "hard, message",
     [

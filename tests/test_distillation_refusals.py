@@ -27,7 +27,6 @@ def refused(files, message, **changes):
     assert not list(files.folder.glob("refused/model.ckpt*"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -56,7 +55,6 @@ def test_flags_that_do_not_go_together(taught, changes, message):
     refused(taught("single"), message, **changes)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -83,7 +81,6 @@ def test_a_teacher_that_does_not_fit(taught, changes, message):
     refused(files, message, **changes)
 
 
-@pytest.mark.slow
 def test_losses_that_the_task_or_the_networks_do_not_have(taught):
     files = taught("number")
     refused(files, "compared by mse, not by kl", distill_loss="kl")
@@ -100,7 +97,6 @@ def test_losses_that_the_task_or_the_networks_do_not_have(taught):
     refused(files, "is also --output_dir", output_dir=files.teacher, distill_from=own)
 
 
-@pytest.mark.slow
 def test_models_that_are_no_teachers(taught, tmp_path):
     files, choice = taught("single"), taught("choice")
     other = f"--distill_from={choice.teacher}: contains a model of the task Multiple"
@@ -143,7 +139,6 @@ def test_an_encoder_without_a_head_is_no_teacher(taught, tmp_path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["single", "choice", "spans", "tags"])
 def test_another_vocabulary_is_for_rows_with_one_answer(taught, tmp_path, kind):
@@ -170,7 +165,6 @@ def test_flags_of_the_tokenizer_that_differ_are_named(taught):
     refused(taught("single"), f"the same; pass {flags}", **given)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_other_heads_of_spans_have_no_teacher(taught):
     files = taught("spans")
@@ -189,7 +183,6 @@ def test_other_heads_of_spans_have_no_teacher(taught):
     refused(files, "train the teacher and the student with", **given)
 
 
-@pytest.mark.slow
 def test_a_person_sees_one_line(taught):
     files = taught("single")
     given = files.given("refused", distill_from="nowhere", **TRAINED)

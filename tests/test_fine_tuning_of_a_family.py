@@ -31,7 +31,6 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "head"), [pair for pair in PAIRS if pair[0] in CONFIGS]
 )

@@ -46,7 +46,6 @@ def gradients_of(number, **settings):
     return trainer, (batch, {"loss": 4.0}, seeds)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recompute", [False, True])
 def test_the_gradients_are_those_of_all_and_end_where_nothing_is_trained(recompute):
     (whole, inputs), (frozen, _) = (
@@ -66,7 +65,6 @@ def test_the_gradients_are_those_of_all_and_end_where_nothing_is_trained(recompu
     assert products[1] < 0.75 * products[0]
 
 
-@pytest.mark.slow
 def test_frozen_layers_keep_their_bits_and_have_no_slots(folder, tmp_path, capsys):
     folder, run = folder
     changes = {"gradient_accumulation_steps": 2, "dtype": "mixed_bfloat16"}

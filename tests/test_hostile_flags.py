@@ -69,7 +69,6 @@ def test_a_flag_that_is_declared_anew_keeps_its_bounds(script):
                 assert ours | same == theirs | same, item.name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "trains"),
     [(6, False), pytest.param(100, True, marks=pytest.mark.exhaustive)],

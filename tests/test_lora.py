@@ -77,7 +77,6 @@ def test_only_adapters_and_the_head_are_trained():
     np.testing.assert_array_equal(model(ids)["logits"], same(ids)["logits"])
 
 
-@pytest.mark.slow
 def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, capsys):
     folder, run = folder
     changes = {"gradient_accumulation_steps": 2, "recompute": True}
@@ -130,7 +129,6 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
     np.testing.assert_array_equal(merged[f"{path}/kernel"], whole[f"{path}/kernel"])
 
 
-@pytest.mark.slow
 def test_another_base_is_refused(folder, capsys):
     folder, run = folder
     run(folder, do_train=True, num_train_epochs=[0.5])
@@ -226,7 +224,6 @@ def test_a_base_is_read_once(folder, monkeypatch):
     assert Source.open(prefix).shapes() == shapes
 
 
-@pytest.mark.slow
 def test_a_search_and_early_stopping_keep_adapters(folder, untraced):
     folder, run = folder
     changes = {"num_trials": 2, "early_stopping_patience": 1, "do_eval": True}

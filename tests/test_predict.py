@@ -27,7 +27,6 @@ def answer(exported, capsysbinary, monkeypatch):
     return asker(exported, capsysbinary, monkeypatch)
 
 
-@pytest.mark.slow
 def test_lines_are_texts(answer):
     assert answer("label", "a good day\r\n\nʇɐɔ 🐈\n".encode()) == [
         {
@@ -75,7 +74,6 @@ FORMATS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_of_every_format(answer, tmp_path, form, packed):
@@ -231,7 +229,6 @@ def test_a_line_longer_than_the_limit_is_refused(exported, tmp_path, form):
         predict.main(options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("form", "name", "content", "message"), BAD_FILES)
 def test_bad_files_are_refused_before_any_answer(
     exported, tmp_path, capsysbinary, monkeypatch, form, name, content, message
@@ -255,7 +252,6 @@ def test_bad_files_are_refused_before_any_answer(
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, output.name])
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_model_from_training_to_answers(tmp_path):
     """The answers are the script's own predictions."""

@@ -25,7 +25,6 @@ def converted(folder, source, target, layout):
     return folder / target
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["single", "several"])
 def test_names_of_labels_are_told_once(folder, untraced, capsys, kind):

@@ -32,7 +32,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "kind", "labels"),
     [
@@ -90,7 +89,6 @@ def test_csv_quotes_hold_commas_and_line_ends(folder):
     ]
 
 
-@pytest.mark.slow
 def test_scores_are_those_of_the_answers(folder, untraced):
     """Regardless of how they are computed: from the files alone."""
     files = custom(folder, "tsv", ["0", "1", "1"])
@@ -112,7 +110,6 @@ def test_scores_are_those_of_the_answers(folder, untraced):
         assert "".join(lines) in page
 
 
-@pytest.mark.slow
 def test_labels_and_text_are_held_to_those_of_the_training(folder, untraced):
     files = custom(folder, "tsv", ["pos", "neg"])
     run(folder, "custom", **files, do_train=True)
@@ -146,7 +143,6 @@ def test_labels_and_text_are_held_to_those_of_the_training(folder, untraced):
         run(folder, "custom", **predict, **elsewhere, init_encoder_only=True)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_same_command_goes_on_and_a_search_knows_what_it_did(folder, untraced, capsys):
     files = custom(folder, "tsv", ["pos", "neg"])
@@ -160,7 +156,6 @@ def test_same_command_goes_on_and_a_search_knows_what_it_did(folder, untraced, c
     assert capsys.readouterr().out.count("already finished: accuracy") == 2
 
 
-@pytest.mark.slow
 def test_labels_of_a_hugging_face_head_are_held_to(folder, untraced, capsys):
     files = custom(folder, "tsv", ["yes", "no"])
     run(folder, "custom", do_train=True, **files)
@@ -227,7 +222,6 @@ def test_rows_that_training_never_reached_may_have_new_tokens(folder):
         _ = TrainableModel(given).tokenizer
 
 
-@pytest.mark.slow
 def test_answers_to_a_test_set_name_their_lines(folder, untraced):
     """Labels are optional there, some or all."""
     files = custom(folder, "jsonl", ["x", "y"])
@@ -247,7 +241,6 @@ def test_answers_to_a_test_set_name_their_lines(folder, untraced):
     assert [answer.get("gold") for answer in answers] == [None, None, "y"]
 
 
-@pytest.mark.slow
 def test_other_order_of_labels_is_another_run(folder, untraced):
     files = custom(folder, "tsv", ["pos", "neg"])
     run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])
@@ -350,7 +343,6 @@ def test_an_export_knows_the_columns_of_its_training(folder):
     assert task(folder, "SST-2").description()["columns"] == {"text": "sentence"}
 
 
-@pytest.mark.slow
 def test_several_labels_are_held_to(folder, untraced):
     files = custom(folder, "jsonl", [["x"], ["x", "y"], []])
     run(folder, "custom", **files, do_train=True, label_kind="several")
@@ -368,7 +360,6 @@ def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):
     assert "skipped 1 lines that do not have 2 columns: 3" in caplog.text
 
 
-@pytest.mark.slow
 def test_text_that_the_vocabulary_lacks_is_named(folder, untraced, capsys):
     files = custom(folder, "tsv", ["0", "1"])
     text = (folder / "train.tsv").read_text()
@@ -381,7 +372,6 @@ def test_text_that_the_vocabulary_lacks_is_named(folder, untraced, capsys):
     assert "[UNK]" not in dev
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_one_answer_to_everything_is_named(folder, untraced, capsys):
     files = custom(folder, "tsv", ["0", "1"])
@@ -393,7 +383,6 @@ def test_one_answer_to_everything_is_named(folder, untraced, capsys):
     assert f"is no better than a constant answer ({trivial:.2%})" in said
 
 
-@pytest.mark.slow
 def test_cut_texts_are_counted(folder, untraced, capsys):
     files = custom(folder, "tsv", ["0", "1"])
     run(folder, "custom", **files, do_train=True, max_seq_length=6)

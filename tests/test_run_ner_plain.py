@@ -71,7 +71,6 @@ def tagged(tmp_path_factory):
     return folder, files, "\n".join(said)
 
 
-@pytest.mark.slow
 def test_from_trees_to_tags_in_their_place(tagged):
     folder, _, _ = tagged
     found = results(folder)
@@ -99,7 +98,6 @@ def words_of(path):
     return [line for line in lines if line.partition("\t")[0].isdigit()]
 
 
-@pytest.mark.slow
 def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     folder, _, said = tagged
     assert "words have one of 3 tags that mark no entities (--tag_scheme=none)" in said
@@ -110,7 +108,6 @@ def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     ) in said
 
 
-@pytest.mark.slow
 def test_an_export_answers_with_the_tags_of_the_run(tagged):
     folder, _, _ = tagged
     served = predictor.Predictor(str(folder / "output"))
@@ -121,7 +118,6 @@ def test_an_export_answers_with_the_tags_of_the_run(tagged):
     assert min(answer["probabilities"]) > 0.5
 
 
-@pytest.mark.slow
 def test_evaluation_alone_knows_the_tags(tagged, untraced):
     folder, files, _ = tagged
     trained = results(folder)
@@ -153,7 +149,6 @@ def test_evaluation_alone_knows_the_tags(tagged, untraced):
             jobs.run(run_ner, flags(folder, **common | {"tag_column": "upos"} | more))
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "changes",
@@ -184,7 +179,6 @@ def test_a_bilstm_learns_and_serves_plain_tags(tmp_path, untraced, changes):
     assert [answer["tags"] for answer in served.predict(requests)] == expected
 
 
-@pytest.mark.slow
 def test_entities_of_characters_are_read_and_scored(tmp_path, capsys):
     files = write(tmp_path, characters, ".tsv")
     # A shape for all: it is traced once, and updates are many.
@@ -212,7 +206,6 @@ def test_entities_of_characters_are_read_and_scored(tmp_path, capsys):
     assert "Confusion matrix" in page
 
 
-@pytest.mark.slow
 def test_a_file_of_two_schemes_is_refused(tmp_path):
     write_files(tmp_path)
     (tmp_path / "train.txt").write_text("Pa B-PER\nb O\n\nb NN\n")

@@ -79,7 +79,6 @@ def other_labels(folder):
     checkpoint.save(Folder.open(str(folder / "other")), 1, weights, keep=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prepare", "changes", "message"),
     [
@@ -140,7 +139,6 @@ def test_features_of_more_layers_than_there_are_are_refused(folder):
     refused(folder, "config.json has only num_hidden_layers=3", **changes)
 
 
-@pytest.mark.slow
 def test_command_line_ends_in_one_line(folder):
     (folder / "dev.txt").write_text("Pa B-PER\nb NN\n")
     done = forked.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))

@@ -167,7 +167,6 @@ class Served:
         return found
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_graph_answers_real_questions_as_python_does(served, tmp_path):
     examples = real_questions(served.version)
@@ -192,7 +191,6 @@ def test_a_graph_answers_real_questions_as_python_does(served, tmp_path):
             assert entry["start_logit"] + entry["end_logit"] == answer["score"]
 
 
-@pytest.mark.slow
 def test_a_graph_answers_whatever_it_is_asked(served):
     assert served.check([]) == []
     version_2 = served.version == "v2"
@@ -225,7 +223,6 @@ def test_a_graph_answers_whatever_it_is_asked(served):
         answer.decode()
 
 
-@pytest.mark.slow
 def test_no_answer_depends_on_what_else_is_asked(folder):
     """Padding is as a batch has it, and never among the best starts and ends."""
     config = dataclasses.replace(TINY, initializer_range=0.5)
@@ -248,7 +245,6 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", tiers.cases(VERSIONS, ["v2"]))
 def test_an_export_answers_what_the_script_predicts(request, version):
     exported = request.getfixturevalue(FIXTURES[version])

@@ -80,7 +80,6 @@ class ByHand:
 # --- Runs ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_swag_from_training_to_answers(trained):
     output = trained / "output"
     names = {path.name for path in output.iterdir() if "tfevents" not in path.name}
@@ -113,7 +112,6 @@ def test_swag_from_training_to_answers(trained):
     assert table == [answer["probabilities"] for answer in predicted]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     json_trained, folder, untraced
@@ -135,7 +133,6 @@ def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     assert results(folder)["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
 
 
-@pytest.mark.slow
 def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path, untraced):
     copy = shutil.copytree(json_trained, tmp_path / "copy")
     before = results(copy)
@@ -148,7 +145,6 @@ def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path, untra
     assert "0: she" in page and "<th>probabilities</th>" in page
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_search_names_runs_no_better_than_one_answer(folder, untraced):
     right = [line[-1] for line in swag_lines(21, seed=2)[1:]]
@@ -182,7 +178,6 @@ def json_trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_choices_that_are_not_there_count_for_nothing(json_trained):
     by_hand = ByHand(json_trained / "output")
     lines = (json_trained / "output" / "test_results.tsv").read_text().splitlines()
@@ -236,7 +231,6 @@ def test_packed_files_are_read(json_folder):
         assert len(run_swag.MultipleChoice(given, None).read("dev")) == number
 
 
-@pytest.mark.slow
 def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
     long = {"context": "a " * 30, "choices": ["b", "c " * 30], "label": 0}
     short = {"context": "a", "choices": ["b", "c"], "label": 0}
@@ -249,7 +243,6 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
 # --- Kills ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys, untraced):
     changes = {"do_train": True, "learning_rate": [1e-2], "num_train_epochs": [6.0]}
@@ -263,7 +256,6 @@ def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys, untraced
         assert np.array_equal(value, again[name]), name
 
 
-@pytest.mark.slow
 def test_an_export_answers_as_the_run_that_made_it(json_trained):
     """Sets differ in their number of choices."""
     expected = answers(json_trained)

@@ -167,7 +167,6 @@ def refused(folder, message, **changes):
     jobs.check_refused(run, folder, message, **changes)
 
 
-@pytest.mark.slow
 def test_command_line_ends_in_one_line(folder):
     write_csv(folder / "val.csv", with_column("label", "4"))
     given = flags(folder, do_eval=True)

@@ -208,19 +208,16 @@ def try_case(case: Case, root: pathlib.Path, earlier, named=()) -> None:
             check_untouched(before, contents(root))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiers.cases(TRAININGS, ["train", "pre-train"]))
 def test_training(name, tmp_path, earlier):
     try_case(TRAININGS[name], tmp_path, earlier)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_TRAININGS)
 def test_refused_training(name, tmp_path, earlier):
     try_case(REFUSED_TRAININGS[name], tmp_path, earlier)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "before"),
     [
@@ -312,13 +309,11 @@ REFUSED_JOBS["work folder is a file"] = Case(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_job(name, tmp_path, earlier):
     try_case(JOBS[name], tmp_path, earlier, NAMED)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_JOBS)
 def test_refused_job(name, tmp_path, earlier):
     try_case(REFUSED_JOBS[name], tmp_path, earlier)

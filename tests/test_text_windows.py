@@ -75,7 +75,6 @@ def test_a_graph_reads_the_same_windows(most):
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "pooling", ["max", "first", pytest.param("mean", marks=pytest.mark.exhaustive)]
 )
@@ -97,7 +96,6 @@ def test_the_whole_text_answers_alone_and_in_an_export(folder, pooling, capsys):
     assert description["window_pooling"] == pooling
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_model_remembers_its_windows(
     folder, tmp_path, capsys
 ):

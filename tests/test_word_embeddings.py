@@ -63,7 +63,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_a_bilstm_on_vectors_learns_what_order_tells_and_answers_raw_text(trained):
     assert jobs.results(trained)["eval_accuracy"] == 1.0
     weights = jobs.weights(trained)
@@ -78,14 +77,12 @@ def test_a_bilstm_on_vectors_learns_what_order_tells_and_answers_raw_text(traine
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
     changes = {"gradient_accumulation_steps": 2}
     jobs.check_goes_on(classify, trained, tmp_path, capsys, **changes)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_two_replicas_and_accumulation_train_as_one_device(tmp_path):
     """In a process of its own: one may hold a single MirroredStrategy."""
@@ -111,7 +108,6 @@ TASKS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_trains(tmp_path, untraced, name):
@@ -134,7 +130,6 @@ def test_every_task_trains(tmp_path, untraced, name):
         jobs.run(script, given | {"do_train": True, "features": "sum_last_four"})
 
 
-@pytest.mark.slow
 def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
     (tmp_path / "texts").write_text("a b ||| a\n")
     given = {
@@ -156,7 +151,6 @@ def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
         jobs.run(extract_features, given | {"pooling": "cls"})
 
 
-@pytest.mark.slow
 def test_conversion_averages_and_refuses_what_has_no_counterpart(trained, tmp_path):
     output = str(trained / "output")
     given = {"input": [output, output], "output_dir": str(tmp_path / "mean")}
@@ -177,7 +171,6 @@ def test_conversion_averages_and_refuses_what_has_no_counterpart(trained, tmp_pa
     assert jobs.weights(tmp_path, "new")[TABLE].shape == (8, 8)
 
 
-@pytest.mark.slow
 def test_what_needs_context_is_refused_in_one_line(trained, tmp_path):
     with pytest.raises(UserError, match="not in the checkpoint: cls/predictions"):
         given = {"init_checkpoint": str(trained / "output"), "text": "a [MASK]"}

@@ -120,7 +120,6 @@ RELEASED_SIZES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", RELEASED_SIZES)
 def test_parameter_counts_of_the_released_sizes(size):
     hidden_size, num_layers, vocab_size, parameters = RELEASED_SIZES[size]
@@ -220,7 +219,6 @@ def test_initial_weights_are_cut_normal_and_differ_between_variables():
     assert table.std() == pytest.approx(0.0176, rel=0.02)
 
 
-@pytest.mark.slow
 def test_seed_determines_initial_weights():
     first, again, other = (
         sentence_pairs.PretrainingModel(TINY, seed=seed).get_weights()
@@ -230,7 +228,6 @@ def test_seed_determines_initial_weights():
     assert (first[0] != other[0]).all()
 
 
-@pytest.mark.slow
 def test_model_dropout_follows_the_seed():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
 
@@ -243,7 +240,6 @@ def test_model_dropout_follows_the_seed():
     assert (logits(1, 1) != logits(1, 2)).any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
 )
@@ -300,7 +296,6 @@ def test_a_row_of_padding_stays_finite():
     assert np.isfinite(BertEncoder(TINY)(batch)["sequence_output"]).all()
 
 
-@pytest.mark.slow
 def test_the_batch_size_may_be_open_as_in_an_exported_model():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
@@ -319,7 +314,6 @@ def test_a_sequence_beyond_the_position_table_is_refused():
 # --- losses -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_losses_and_metrics_of_parts_add_up_to_the_whole():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     objective = sentence_pairs.MaskedLMNextSentence()
@@ -368,7 +362,6 @@ def test_a_batch_without_predictions_has_no_loss():
 # --- dtype and compiler -------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     model, batch, values = golden
     rounded = load_golden(
@@ -394,7 +387,6 @@ def gradients(model, batch, seed):
     return tape.gradient(loss, [v.value for v in model.trainable_variables])
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
@@ -411,7 +403,6 @@ def test_a_training_step_compiles_with_xla(dtype):
         np.testing.assert_allclose(a, b, atol=tolerance, err_msg=variable.path)
 
 
-@pytest.mark.slow
 def test_xla_draws_the_same_masks():
     def drop(seed):
         return layers.Dropouts(seed)(tf.ones(10_000), 0.1)

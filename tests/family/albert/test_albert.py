@@ -31,7 +31,6 @@ def pretrain(folder, **changes):
     jobs.run(run_pretraining, flags(folder, **own | changes))
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_from_records_to_masks(tmp_path, capsys, untraced):
     pretrain(tmp_path, do_export=True, recompute=True)
@@ -49,7 +48,6 @@ def test_a_run_from_records_to_masks(tmp_path, capsys, untraced):
         np.testing.assert_allclose(value, again[name], atol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_task_trains_and_exports(tmp_path, untraced):
     """The others: test_fine_tuning_of_a_family.py."""

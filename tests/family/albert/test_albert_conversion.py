@@ -42,7 +42,6 @@ def golden(path):
         return dict(file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = OBJECTIVES[kind]
@@ -92,7 +91,6 @@ SQUARE = AlbertConfig(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("projects", [False, True], ids=["released", "theirs"])
 def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
     tmp_path, projects
@@ -128,7 +126,6 @@ def test_a_direction_that_their_layout_lacks_is_not_written(tmp_path):
 
 
 # 22 layers in 22 groups: 15 / 22 * 22 is just below 15.
-@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "groups"), [(18, 14), (22, 22)])
 def test_groups_that_they_number_otherwise_are_not_converted(tmp_path, layers, groups):
     config = dataclasses.replace(

@@ -73,7 +73,6 @@ def gradients(model, batch):
     return {"total_loss": loss, **means}, dict(zip(variables, found, strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "groups", "same_width", "sharp"])
 def test_outputs_equal_the_release(name, batch):
     model, expected = make_model(name), golden(f"{name}/outputs.npz")
@@ -104,7 +103,6 @@ def test_outputs_equal_the_release(name, batch):
     np.testing.assert_allclose(found["total_loss"], total, rtol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "groups", "same_width"])
 def test_gradients_equal_the_release(name, batch):
     _, found = gradients(make_model(name), batch)
@@ -139,7 +137,6 @@ def by_token(batch):
     return losses_and_gradients
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace", "optimizer", "peak", "power"),
     [

@@ -23,7 +23,6 @@ def test_a_pre_trained_encoder_has_no_head_of_any_kind(tmp_path):
         run(folder, init_checkpoint=str(folder / "encoder"), **given)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
     check_export(tmp_path, "albert", CONFIG, -0.9, capsys)

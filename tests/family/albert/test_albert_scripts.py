@@ -61,7 +61,6 @@ def run_job(script, folder, **changes):
     return str(folder / "output")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_classifier_answers_from_an_export_that_names_what_it_needs(folder):
     texts = ("In 2019, the file", "Café naïve ½", "서울 😀", "", "it's a value.")
@@ -111,7 +110,6 @@ def test_a_classifier_answers_from_an_export_that_names_what_it_needs(folder):
 CONTEXT = "The Übergröße  (1895-1943)\n\nis   in the file\tin 2019, or 서울의 날씨 ½."
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_answers_to_questions_are_exact_substrings(folder):
     answers = ["1895", "Übergröße", "2019", "½"]
@@ -236,7 +234,6 @@ def test_cased_text_loses_its_accents_whatever_the_flag_for_case(tmp_path):
         assert found == count
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_pre_trained_model_fills_masks_and_is_converted(folder, capsys, tokenizer):
     records = make_records(folder)
@@ -342,7 +339,6 @@ def test_a_model_is_learned_as_for_the_release(build, capsys):
     assert "C" not in "".join(tokens[13:]) and build(do_lower_case=False).encode("L")
 
 
-@pytest.mark.slow
 def test_every_process_learns_the_same(tmp_path):
     text = (tests.GOLDEN / "pretraining" / "corpus.txt").read_text()
     (tmp_path / "text.txt").write_text(text)

@@ -40,7 +40,6 @@ def tokenizer():
 # --- The release ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_ids_are_those_of_the_release(name):
     pieces.check_release(name, CASES[name])
@@ -117,13 +116,11 @@ def test_an_annotated_answer_is_found_in_its_text(name):
 # --- The graph -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiers.cases(CASES, ["tiny"]))
 def test_a_graph_gives_the_same(name, tmp_path):
     pieces.check_graph_of_cases(name, CASES[name], tmp_path)
 
 
-@pytest.mark.slow
 def test_a_final_sigma_is_the_same_in_a_graph(tmp_path):
     content = sentencepiece_learning.learn(
         iter(["οδος σοφος σ ς σς a b . ' 1"] * 20),
@@ -141,7 +138,6 @@ def test_a_final_sigma_is_the_same_in_a_graph(tmp_path):
     check_graph(tokenizer, in_graph(tokenizer, tmp_path), texts)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_gives_the_same_for_many_texts(name, tmp_path):
@@ -150,7 +146,6 @@ def test_a_graph_gives_the_same_for_many_texts(name, tmp_path):
     check_graph(tokenizer, in_graph(tokenizer, tmp_path), texts)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("switches", SWITCHES[1:], ids=str)
 def test_a_graph_gives_the_same_with_other_flags(switches, tmp_path):
@@ -159,7 +154,6 @@ def test_a_graph_gives_the_same_with_other_flags(switches, tmp_path):
     check_graph(tokenizer, in_graph(tokenizer, tmp_path), texts)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_tokens_and_models_do_not_mix_in_one_process(tokenizer, tmp_path):
     other = load("digits")

@@ -217,7 +217,6 @@ def test_labels_of_two_meanings_are_not_mixed(tmp_path):
         train(tmp_path, order, eval_input_file=[follows])
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "changes", [{}, {"masking": "dynamic", "do_whole_word_mask": True, "ngram": 3}]
@@ -237,7 +236,6 @@ def test_a_model_learns_from_them(tmp_path, untraced, changes):
     assert float(found["sentence_order_loss"]) < 1
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_killed_run_with_lamb_ends_alike(tmp_path, untraced, capsys):
     records = make_records(tmp_path, masking="dynamic", dupe_factor=1)
@@ -256,7 +254,6 @@ def test_a_killed_run_with_lamb_ends_alike(tmp_path, untraced, capsys):
     assert all("/group_0/inner_group_0/" in name for name in of_layers)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("objective", [ORDER, NEXT, "masked_lm"])
 def test_a_model_learns_from_the_release_s_records(tmp_path, untraced, objective):
     """They have no description, so the objective says what their labels are about."""

@@ -37,7 +37,6 @@ def golden(path):
         return dict(file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     source = GOLDEN / kind
@@ -83,7 +82,6 @@ def both(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_each_network_becomes_a_model(both, tmp_path, layout):
     expected = released("outputs.npz")
@@ -114,7 +112,6 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
         np.testing.assert_array_equal(value, weights[name])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("shares", "width"), [("none", 8), ("all", 12)])
 def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
     tmp_path, shares, width

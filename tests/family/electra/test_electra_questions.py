@@ -26,7 +26,6 @@ def learned(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_a_run_learns_answers(learned, tmp_path):
     folder = shutil.copytree(learned, tmp_path / "copy")
     values = results(folder)
@@ -47,7 +46,6 @@ def test_a_run_learns_answers(learned, tmp_path):
         run(folder, **LEARNS | {"span_head": "albert"}, do_train=True)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_resumes(learned, tmp_path):
     folder = shutil.copytree(learned, tmp_path / "copy")
@@ -65,7 +63,6 @@ def test_a_run_resumes(learned, tmp_path):
     assert [read(folder, name) for name in OUTPUTS] == found
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
     check_export(tmp_path, "electra", CONFIG, None, capsys)

@@ -102,7 +102,6 @@ def test_repeated_positions_get_the_mean_of_their_tokens():
     np.testing.assert_array_equal(found, given["updated"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["", "sharp/"])
 def test_one_pass_equals_the_release(batch, folder):
     expected = golden(f"{folder}outputs.npz")
@@ -201,7 +200,6 @@ def test_gradients_equal_the_release(batch):
         )
 
 
-@pytest.mark.slow
 def test_in_bfloat16_the_losses_are_about_the_same(batch):
     model = make_model()
     expected, _ = gradients(model, complete(model, batch))
@@ -228,7 +226,6 @@ def test_the_discriminator_teaches_the_generator_only_its_embeddings(batch):
         assert np.any(gradient != 0.0) != own, path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("trace", "power"), [("trace", 1.0), ("trace_power2", 2.0)])
 def test_twenty_updates_equal_the_release(batch, trace, power):
     """With one set of drawings for all, samples included."""

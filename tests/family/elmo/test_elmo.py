@@ -118,7 +118,6 @@ def test_a_model_for_the_words_of_a_text_gives_their_vectors(
         jobs.run(convert_checkpoint, given | {"layout": "hugging_face"})
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_tagger_learns_the_mix_of_a_released_model_and_is_exported(
     known, tmp_path, untraced
@@ -157,7 +156,6 @@ def test_a_tagger_learns_the_mix_of_a_released_model_and_is_exported(
     assert len(answer["tags"]) == 4
 
 
-@pytest.mark.slow
 def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
     words = ["n't", "Naïve", "한국어", "É", "e\u0301", "x" * 300]
     text = [" ".join(words), "\u3000É n't \x85"]
@@ -304,13 +302,11 @@ def whole(pretrained, tmp_path):
     return shutil.copytree(pretrained / "whole", tmp_path / "whole")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_pre_training_resumes_with_the_same_bits(whole, given, tmp_path, capsys):
     run_on(tmp_path, capsys, 8, **given)
 
 
-@pytest.mark.slow
 def test_a_pre_training_learns_and_a_tagger_its_mix(whole, given, tmp_path):
     found = {k: float(v) for k, v in results(whole).items()}
     ways = found["forward_loss"], found["backward_loss"]
@@ -347,7 +343,6 @@ def test_a_pre_training_learns_and_a_tagger_its_mix(whole, given, tmp_path):
             np.testing.assert_array_equal(learned[name], expected[name])
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("features", ["mix", None])
 def test_a_classifier_on_a_frozen_elmo_learns_the_mix_and_else_all_of_it(

@@ -79,7 +79,6 @@ def read_both(model, forward, backward, states):
     return found, states
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("softmax", ["separate", "shared"])
 def test_four_updates_with_carried_states_equal_bilms(softmax):
     golden = np.load(GOLDEN / "bilm_training.npz")
@@ -154,7 +153,6 @@ def test_written_gradients_are_those_of_the_backend_with_limits_and_padding():
         np.testing.assert_allclose(written, automatic, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_padding_and_what_a_direction_has_not_read_change_nothing(dtype):
     encoder = make_encoder(LIMITED, seed=1, dtype=dtype)

@@ -1,13 +1,10 @@
 """Its tokenizer in a SavedModel does the same as in Python."""
 
-import pytest
-
 from family.elmo.tokenizer import SPECIAL
 from tests.saved_tokenizers import check_server
 from text.tokenizers.table import TokenizerOptions
 
 
-@pytest.mark.slow
 def test_a_server_gives_the_same_ids(tmp_path):
     words = "".join(f"{word}\n" for word in [*SPECIAL, "é", "cats,", "a"])
     (tmp_path / "words.txt").write_text(words)

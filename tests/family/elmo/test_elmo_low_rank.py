@@ -1,7 +1,6 @@
 """--lora_rank reaches the projections and the gates of an ELMo's LSTMs."""
 
 import numpy as np
-import pytest
 
 from training.storage import adapters
 from modeling.objectives import tasks
@@ -12,7 +11,6 @@ CONFIG = relatives.CONFIGS["elmo"]
 DIRECTIONS = ("forward", "backward")
 
 
-@pytest.mark.slow
 def test_a_run_adapts_projections(tmp_path):
     start = relatives.classifier_from_a_start(tmp_path, CONFIG)
     found = [f"elmo/layer_{n}/{d}_projection" for n in (0, 1) for d in DIRECTIONS]

@@ -5,7 +5,6 @@ import pytest
 from tests.modeling.test_jax_backend import check
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_jax_equals_the_release_without_tensorflow():
     check("tests/family/elmo/elmo_on_jax.py")

@@ -31,7 +31,6 @@ CONFIG = GptConfig(
 RECIPE = {"optimizer": "openai_adam", "lm_loss_weight": 0.5}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced):
     classifier_files(tmp_path)
@@ -69,7 +68,6 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced):
         jobs.run(run_classifier, given | {"do_eval": True, "both_orders": False})
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_choices_with_the_language_model(tmp_path, untraced):
     swag.write_files(tmp_path)
@@ -99,13 +97,11 @@ def pre_training(records):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_killed_pre_training_ends_alike(pre_training, tmp_path, untraced, capsys):
     run_twice(tmp_path, capsys, **pre_training, gradient_accumulation_steps=2)
 
 
-@pytest.mark.slow
 def test_a_pre_training_is_exported(pre_training, tmp_path, untraced):
     more = {"num_train_steps": 2, "do_export": True, "vocab_file": VOCAB_FILE}
     run(tmp_path, **pre_training | more)

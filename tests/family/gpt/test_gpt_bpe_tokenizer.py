@@ -99,7 +99,6 @@ def check_graph(tokenizer, graph, texts):
         assert tuple(column[number] for column in found) == expected, text
 
 
-@pytest.mark.slow
 def test_a_graph_gives_the_same(tokenizer, graph):
     texts = [case["text"] for case in CASES]
     check_graph(tokenizer, graph, texts)
@@ -119,7 +118,6 @@ def test_a_graph_gives_the_same(tokenizer, graph):
     assert made.mask_id is made.mask is None
 
 
-@pytest.mark.slow
 def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
     pairs = [([5, 6], [7, 8, 9]), ([], [7]), ([5] * 9, [6] * 9)]
     sides = zip(*pairs, strict=True)
@@ -138,7 +136,6 @@ def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
             assert batch["input_mask"][row].numpy().sum() == len(ids)
 
 
-@pytest.mark.slow
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_a_graph_gives_the_same_for_any_text(tokenizer, graph, texts):
     check_graph(tokenizer, graph, texts)

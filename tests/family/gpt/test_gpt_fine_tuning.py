@@ -80,7 +80,6 @@ def test_the_logits_and_losses_of_choices_equal_openais():
         assert float(found) == pytest.approx(loss, abs=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_ten_updates_equal_openais(schedule, untraced):
     openai = golden("outputs.npz")
@@ -127,7 +126,6 @@ def test_schedules_are_openais(schedule, warmup):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_rows_of_varying_length_and_accumulation_have_the_same_loss_and_gradients():
     """As length buckets give them; what only fills up a row or a batch does not count."""

@@ -33,6 +33,5 @@ def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(tmp_path, capsys):
             learn(tmp_path, TEXT, **chosen | {"vocab_size": 190} | wrong)
 
 
-@pytest.mark.slow
 def test_every_process_writes_the_same_bytes(tmp_path):
     check_same_bytes(tmp_path, "encoder_bpe.json", size=190)

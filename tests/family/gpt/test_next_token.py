@@ -45,7 +45,6 @@ def at_once(hidden, table, bias, labels, weights):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("rows, varying", [(5, 0), (37, 0), (100, 0), (5, 1), (100, 1)])
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
@@ -102,7 +101,6 @@ print("equal")
 """
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_jax_has_the_same_gradient():
     env = jobs.ENVIRONMENT | {"KERAS_BACKEND": "jax"}
@@ -213,7 +211,6 @@ def causal(**changes):
     return dataclasses.replace(TINY, attention_direction="left_to_right", **changes)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
     changes = {

@@ -13,7 +13,6 @@ given = distilled.given
 CAUSAL = dataclasses.replace(TINY, attention_direction="left_to_right")
 
 
-@pytest.mark.slow
 def test_next_tokens_are_not_learned_from_a_teacher(given, tmp_path):
     message = (
         "next_token does not learn masked words, .* use masked_lm_next_sentence or"
@@ -22,7 +21,6 @@ def test_next_tokens_are_not_learned_from_a_teacher(given, tmp_path):
         distilled.run(tmp_path, **given | {"objective": "next_token", "config": CAUSAL})
 
 
-@pytest.mark.slow
 def test_a_teacher_that_predicts_next_tokens_is_refused(given, tmp_path):
     network = next_token.NextToken().network(CAUSAL)
     folder = distilled.write(

@@ -63,7 +63,6 @@ def pretrained(tmp_path_factory, records):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_masks_of_raw_text_are_filled(pretrained, records, tmp_path, capsys):
     folder = shutil.copytree(pretrained, tmp_path / "copy")
@@ -72,7 +71,6 @@ def test_masks_of_raw_text_are_filled(pretrained, records, tmp_path, capsys):
     jobs.check_masks(str(folder / "output"), VOCAB_FILE, capsys)
 
 
-@pytest.mark.slow
 def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     output = str(pretrained / "output")
     learned = Source.open(f"{output}/model.ckpt-2").read()
@@ -116,7 +114,6 @@ def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     assert vectors[0] == vectors[1]
 
 
-@pytest.mark.slow
 def test_a_run_keeps_its_recipe(pretrained, records):
     for name, change, message in (
         ("optimizer", "adam_weight_decay", "'fairseq_adam' and is now 'adam_weight_de"),
@@ -145,7 +142,6 @@ def write_theirs(folder, words, **sizes):
     hugging_face.write(str(folder), weights, config)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
 def test_every_task_starts_from_a_model_of_hugging_face(tmp_path, untraced, head):

@@ -72,7 +72,6 @@ def assert_close(found, expected, mask=None):
 # --- the same numbers ----------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", HEADS)
 def test_models_equal_hugging_face(kind):
     inputs, values = golden_outputs(kind)
@@ -201,7 +200,6 @@ def masked_rows(trace):
     }
 
 
-@pytest.mark.slow
 def test_twenty_updates_equal_fairseq(fairseq_weights):
     with np.load(GOLDEN / "fairseq" / "train_trace.npz") as file:
         trace = dict(file)

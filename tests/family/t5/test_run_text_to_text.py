@@ -49,7 +49,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_it_learns_to_write(trained):
     found = jobs.results(trained)
     assert found["eval_accuracy"] == found["eval_f1"] == 1.0
@@ -64,7 +63,6 @@ def test_it_learns_to_write(trained):
     assert f"<title>{trained.name} (dev): output</title>" in page
 
 
-@pytest.mark.slow
 def test_an_export_writes_the_same(trained, tmp_path):
     model = Predictor(str(trained / "output"))
     assert model.description["form"] == "text"
@@ -86,7 +84,6 @@ def test_an_export_writes_the_same(trained, tmp_path):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_evaluation_alone_gives_the_same(trained, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
@@ -97,7 +94,6 @@ def test_evaluation_alone_gives_the_same(trained, tmp_path):
     assert jobs.results(copy)["eval_accuracy"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_killed_and_resumed_it_ends_with_the_same_bits(folder, untraced):
     given = {"num_train_epochs": [2.0], "save_checkpoints_steps": 1, "do_train": True}
@@ -111,7 +107,6 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(folder, untraced):
         np.testing.assert_array_equal(values, resumed[name], err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_searches_and_early_stopping(folder, untraced):
     run(
@@ -129,7 +124,6 @@ def test_searches_and_early_stopping(folder, untraced):
     assert (folder / "output" / "eval_results.txt").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", t5.VERSIONS)
 def test_a_model_of_hugging_face_writes_what_it_writes_there(
     tmp_path, version, untraced
@@ -184,7 +178,6 @@ def write_glue(folder, name, header, *lines):
     (folder / name).write_text("".join(f"{line}\n" for line in content))
 
 
-@pytest.mark.slow
 def test_glue_is_scored_like_a_classifier(folder, golden):
     header = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
     lines = [[label, "1", "2", "It rains.", "It is wet."] for label in "11001"]
@@ -268,7 +261,6 @@ def test_both_sets_of_mnli_are_read_and_its_columns_named(folder, golden):
 # --- Rows ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_what_is_cut_is_said_and_targets_are_no_longer_than_needed(
     folder, capsys, untraced
 ):
@@ -285,7 +277,6 @@ def test_what_is_cut_is_said_and_targets_are_no_longer_than_needed(
     assert task.layout(task.read("dev"), 8).shape("target_ids") == (8,)
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_its_settings_only(folder, untraced):
     run(folder, do_train=True)
     with pytest.raises(run_text_to_text.UserError, match="max_target_length was 6 and"):
@@ -315,7 +306,6 @@ def test_targets_without_tokens_are_counted(folder):
 # --- Devices -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_two_replicas_accumulation_and_xla_write_as_one_device(folder):
     config = dataclasses.replace(TINY, hidden_size=16, num_hidden_layers=1)

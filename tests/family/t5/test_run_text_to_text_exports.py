@@ -51,7 +51,6 @@ def exported(tmp_path_factory):
     return Exported(tmp_path_factory.mktemp("text"))
 
 
-@pytest.mark.slow
 def test_a_saved_model_writes_as_the_script(exported):
     examples = [*exported.task.read("dev")[:60], *exported.task.samples()]
     expected = exported.in_python(examples)
@@ -63,7 +62,6 @@ def test_a_saved_model_writes_as_the_script(exported):
     assert exported.answers([]) == []
 
 
-@pytest.mark.slow
 def test_a_saved_model_has_an_answer_to_everything(exported):
     huge = "a" * 100_000, "b. " * 30_000
     pairs = [("", ""), huge, ("\0", "<extra_id_0> \u00a0 \ufffd"), ("a\x0bb", " ")]

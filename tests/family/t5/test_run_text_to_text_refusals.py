@@ -110,7 +110,6 @@ def test_networks(folder, config, reason):
         run(folder, do_train=True)
 
 
-@pytest.mark.slow
 def test_an_encoder_alone_is_no_start(folder, untraced):
     from training.storage import checkpoint
     from modeling.architectures.table import make_encoder

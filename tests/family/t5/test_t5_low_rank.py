@@ -46,7 +46,6 @@ def run(folder, **changes):
     runs.run(folder, **start | changes)
 
 
-@pytest.mark.slow
 def test_a_run_adapts_queries_and_values_of_both_stacks(folder):
     low_rank.check_run(folder, lambda **flags: run(folder, **flags), layers())
     run(folder, do_predict=True)

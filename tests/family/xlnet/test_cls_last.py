@@ -17,7 +17,6 @@ KINDS = ["pairs dynamic", "pairs static", "full_sentences dynamic"]
 KINDS += ["doc_sentences static", "sentence_order static", "electra dynamic"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_records_are_sound(tmp_path, capsys, kind):
     instances, masking = kind.split()

@@ -49,7 +49,6 @@ def pairs(tmp_path_factory):
     return contiguous(tmp_path_factory.mktemp("pairs"), 2)
 
 
-@pytest.mark.slow
 def test_rows_train_with_memory_and_go_on(tmp_path, untraced, capsys):
     given = GIVEN | contiguous(tmp_path, 4) | {"mem_len": 32}
     whole = tmp_path / "whole"
@@ -112,7 +111,6 @@ def test_memory_needs_records_that_continue_each_other(tmp_path):
         run(tmp_path, **given)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_memory_is_carried_over_parts_of_a_batch(tmp_path, untraced, capsys):
     given = GIVEN | contiguous(tmp_path, 4)
@@ -130,7 +128,6 @@ def test_memory_is_for_one_device(tmp_path, pairs, monkeypatch):
     assert not (tmp_path / "output").exists()
 
 
-@pytest.mark.slow
 def test_vectors_of_a_text(tmp_path, untraced):
     classifier_files(tmp_path)
     start, _ = write_start(tmp_path, CONFIGS["xlnet"])

@@ -89,7 +89,6 @@ def golden(request):
     return Golden(request.param)
 
 
-@pytest.mark.slow
 def test_both_streams_memory_loss_and_gradients_equal_the_release(golden):
     table, bias = golden.encoder.word_embeddings, golden.model.masked_lm.output_bias
     variables = [v for v in golden.model.weights if v.path in golden.names]
@@ -135,7 +134,6 @@ def test_clamped_distances_equal_the_release():
         np.testing.assert_allclose(value, expected, rtol=0, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow
 def test_one_stream_alone_equals_the_release(golden):
     both = golden.encoder(golden.without("target_mapping"))
     golden.check(both["query_output"], "query_stream_no_target_mapping")

@@ -64,7 +64,6 @@ def values(trainer):
     return {name: v.numpy() for name, v in trainer.variables.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
     straight = made()
@@ -80,7 +79,6 @@ def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-@pytest.mark.slow
 def test_each_row_remembers_what_was_before_it(untraced):
     without_dropout = XlnetConfig(
         *(40, 16, 2, 2, 8, 16, "gelu", True),

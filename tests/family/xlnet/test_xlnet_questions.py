@@ -19,7 +19,6 @@ CONFIG = XlnetConfig(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced):
     head = "xlnet"

@@ -16,7 +16,6 @@ from text.tokenizers.table import TokenizerOptions
 CASES = json.loads((pieces.GOLDEN / "xlnet_cases.json").read_text("utf-8"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_ids_are_those_of_the_release(name):
     pieces.check_release(name, CASES[name])
@@ -49,13 +48,11 @@ def test_an_annotated_answer_is_found_in_its_text(name):
     pieces.check_answers(name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiers.cases(CASES, ["xlnet_digits"]))
 def test_a_graph_gives_the_same(name, tmp_path):
     pieces.check_graph_of_cases(name, CASES[name], tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_gives_the_same_for_many_texts(name, tmp_path):

@@ -62,7 +62,6 @@ def windows_rows(monkeypatch):
     monkeypatch.setitem(ADAPTERS, "windows", windows.WindowsAdapter())
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_encoder_of_one_file_is_trained_exported_and_converted(
     windows_rows, tmp_path, capsys

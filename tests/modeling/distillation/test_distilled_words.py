@@ -64,7 +64,6 @@ def random_words(rng, rows, width, vocab_size):
     return [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", ["kl", "soft_cross_entropy", "mse"])
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.02)])

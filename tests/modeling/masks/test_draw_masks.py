@@ -74,7 +74,6 @@ def prepared(objective, batch, seed=5):
 LENGTHS = st.lists(st.integers(5, WIDTH), min_size=1, max_size=9)
 
 
-@pytest.mark.slow
 @given(
     LENGTHS, st.booleans(), st.sampled_from([0.01, 0.15, 0.5, 1.0]), st.integers(0, 9)
 )
@@ -184,7 +183,6 @@ assert "tensorflow" not in sys.modules
 """
 
 
-@pytest.mark.slow
 def test_jax_draws_the_same_masks(tmp_path):
     batch = rows(np.random.default_rng(0).integers(8, WIDTH + 1, 24), first=-3)
     np.savez(tmp_path / "batch.npz", **batch)
@@ -252,7 +250,6 @@ def weights(folder):
     return {name: value for name, value in tensors.items() if "adam" not in name}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path, untraced):
     records = make_records(tmp_path, masking="dynamic", do_whole_word_mask=True)

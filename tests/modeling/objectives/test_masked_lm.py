@@ -62,7 +62,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_masks_of_raw_text_are_filled(trained, tmp_path, capsys):
     folder = shutil.copytree(trained, tmp_path / "copied")
@@ -70,7 +69,6 @@ def test_masks_of_raw_text_are_filled(trained, tmp_path, capsys):
     jobs.check_masks(str(folder / "output"), VOCAB, capsys)
 
 
-@pytest.mark.slow
 def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
     output = str(trained / "output")
     assert list(results(trained)) == [
@@ -101,7 +99,6 @@ def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
     assert results(back) == results(trained) | {"global_step": "0"}
 
 
-@pytest.mark.slow
 def test_a_run_keeps_to_its_objective(trained, tmp_path):
     folder = shutil.copytree(trained, tmp_path / "copied")
     both = "masked_lm_next_sentence"

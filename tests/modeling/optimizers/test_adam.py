@@ -267,7 +267,6 @@ def golden_batches():
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "compile", [None, compiler.compile_function], ids=["plain", "fused"]
@@ -321,7 +320,6 @@ def test_twenty_updates_equal_the_release(compile):
 # --- replicas -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_replicas_update_their_copies_alike():
     done = forked.finished(jobs.command("tests/programs/two_replicas.py", {}))

@@ -56,7 +56,6 @@ LINE = st.sampled_from(
 TEXT = st.lists(LINE, max_size=60)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
 @pytest.mark.parametrize("input_format", LINE_FORMATS)
@@ -146,7 +145,6 @@ SOME_DAMAGED = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "suffix", "input_format"), tiers.cases(DAMAGED, SOME_DAMAGED)
 )

@@ -32,7 +32,6 @@ def documents(spans, input_format):
     return [document for document in found if document]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("input_format", ["sentences", "paragraphs", "files", "jsonl"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

@@ -86,7 +86,6 @@ def reference(documents, crosses):
     return rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
 @given(documents=DOCUMENTS)
 def test_rows_are_those_of_the_plain_rule(folder, kind, documents):
@@ -173,7 +172,6 @@ def test_records_are_sound_and_shown(tmp_path, capsys, kind):
     assert "<b>Text</b>" in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_model_learns_from_them(tmp_path):
     records = make_records(tmp_path, instances="full_sentences")

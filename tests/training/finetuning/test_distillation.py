@@ -53,7 +53,6 @@ def check_same(weights, expected, **tolerance):
 # --- The teacher ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_teacher_of_any_form_gives_the_same_student(files):
     expected = files.run("of_folder")
@@ -70,7 +69,6 @@ def test_a_teacher_of_any_form_gives_the_same_student(files):
         check_same(files.run(name, distill_from=path), expected)
 
 
-@pytest.mark.slow
 def test_a_live_teacher_gives_nearly_the_same_student(files):
     """Its batches are padded otherwise than those in which it is asked once."""
     kept, live = files.run("kept"), files.run("live", distill_live=True)
@@ -99,7 +97,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", tiers.cases(CHANGES, ["teacher"]))
 def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys, change):
     assert asked(files, capsys)
@@ -117,7 +114,6 @@ SPOILED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", tiers.cases(SPOILED, ["cut"]))
 def test_damaged_answers_are_asked_again(files, capsys, damage):
     kept = files.folder / "asking" / "teacher" / "answers.tf_record"
@@ -129,7 +125,6 @@ def test_damaged_answers_are_asked_again(files, capsys, damage):
     assert not asked(files, capsys)
 
 
-@pytest.mark.slow
 def test_a_teacher_decides_on_text_and_network_and_the_student_on_rows(files):
     noted = {"do_lower_case": False, "lstm_layers": 1, "max_seq_length": 8}
     given = files.kind.script.Options(**files.given(lstm_layers=2))
@@ -141,7 +136,6 @@ def test_a_teacher_decides_on_text_and_network_and_the_student_on_rows(files):
     assert (asked.labels, asked.train_file) == (given.labels, given.train_file)
 
 
-@pytest.mark.slow
 def test_a_teacher_that_reads_another_vocabulary_is_another_teacher(files):
     """Also if nothing next to its weights notes which one it was trained with."""
     bare = files.folder / "bare"
@@ -164,7 +158,6 @@ def test_a_teacher_that_reads_another_vocabulary_is_another_teacher(files):
 # --- Training ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "losses", tiers.cases([{"hard_weight": 0.5}, EVERY_LOSS], [EVERY_LOSS])
 )
@@ -184,7 +177,6 @@ def without_dropout(files):
     return {"bert_config_file": str(files.folder / "student.json")}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path):
     """In processes of their own: one may hold a single MirroredStrategy."""
@@ -211,13 +203,11 @@ def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path
     assert (tmp_path / "hosts" / "teacher" / "answers.tf_record").exists()
 
 
-@pytest.mark.slow
 def test_a_student_trains_in_bfloat16(files):
     weights = files.run("half", dtype="mixed_bfloat16", **EVERY_LOSS)
     assert all(np.isfinite(value).all() for value in weights.values())
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_students_of_other_networks(files):
     """Another architecture, BiLSTM layers; the teacher has neither."""
@@ -236,7 +226,6 @@ def test_students_of_other_networks(files):
 # --- What a student leaves -----------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
     """With its own projection while it trains, which the export has not."""
@@ -275,7 +264,6 @@ def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
         exported.unpack(str(output / "export"), Folder.open(str(unpacked)))
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_its_own_teacher_and_weights_alone(files):
     files.run("begun", **ONE_UPDATE)
     second = str(files.folder / "another")

@@ -60,7 +60,6 @@ def test_pretraining_model_equals_hugging_face():
 POOLER = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "objective", "initial", "unused"),
     [

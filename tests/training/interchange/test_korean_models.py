@@ -120,7 +120,6 @@ def answers_pairs(tmp_path, folder):
     run(tmp_path, "klue_nli", do_train=True, do_eval=True, **own)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiers.cases(MODELS, ["KLUE-RoBERTa", "KoELECTRA"]))
 def test_a_published_folder_is_all_that_is_needed(tmp_path, untraced, name):
     values, tokenizer_config, special = MODELS[name]
@@ -166,7 +165,6 @@ def kobert(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 def test_kobert_reads_its_sentencepiece_model(kobert, untraced):
     tokenizer = TokenizerOptions().load_tokenizer(str(kobert / "theirs"))
     vocabulary = tokenizer.vocabulary

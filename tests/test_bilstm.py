@@ -12,7 +12,6 @@ import pytest
 import convert_checkpoint
 import run_classifier
 import run_ner
-import run_squad
 from training.backend import tf
 from errors import UserError
 from modeling import layers
@@ -217,12 +216,6 @@ def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     assert (description["lstm_layers"], description["lstm_size"]) == (2, SIZE)
 
 
-@pytest.mark.exhaustive
-def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
-    changes = {"gradient_accumulation_steps": 2}
-    jobs.check_goes_on(classify, trained, tmp_path, capsys, **changes)
-
-
 def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
     folder = shutil.copytree(trained, tmp_path / "copy")
     output = folder / "output"
@@ -271,43 +264,15 @@ def test_hugging_faces_layout_has_no_name_for_them(trained, tmp_path):
         np.testing.assert_array_equal(ours[name], copied[name])
 
 
-# --- The other tasks -----------------------------------------------------------------
-
-
-def of_several_labels(folder):
-    write_files(folder)
-    return classifier_flags(folder, label_kind="several")
-
-
-def of_script(script_test):
-    def flags(folder):
-        script_test.write_files(folder)
-        return script_test.flags(folder) | LSTM
-
-    return flags
-
-
-RUNS = {
-    "several": (run_classifier, of_several_labels),
-    "squad": (run_squad, of_script(squad)),
-    "ner": (run_ner, of_script(ner)),
-}
-
-
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", RUNS)
-def test_every_task_trains_with_them_and_exports_later(kind, untraced, tmp_path):
-    script, flags = RUNS[kind]
-    flags = flags(tmp_path) | {"lstm_layers": 1, "dtype": "mixed_bfloat16"}
-    flags |= {"num_train_epochs": [0.3], "eval_batch_size": 64}
-    jobs.run(script, flags | {"do_train": True})
+def test_a_span_is_trained_and_evaluated_with_them(untraced, tmp_path):
+    squad.write_files(tmp_path)
+    changes = LSTM | {"lstm_layers": 1, "dtype": "mixed_bfloat16"}
+    squad.run(tmp_path, **changes, num_train_epochs=[0.3], do_train=True)
     weights = jobs.weights(tmp_path)
     assert np.any(weights["lstm_0/backward_lstm/lstm_cell/kernel/adam_m"])
-    # The export is compared, from raw text to answers, with what the script computes.
-    exports = kind == "squad"
-    jobs.run(script, flags | {"do_eval": True, "do_export": exports})
+    squad.run(tmp_path, **changes, do_eval=True)
     assert np.isfinite(jobs.results(tmp_path)["loss"])
-    assert (tmp_path / "output" / "export").exists() == exports
 
 
 # --- Refusals ------------------------------------------------------------------------

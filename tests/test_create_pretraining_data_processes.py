@@ -3,7 +3,6 @@
 import gzip
 import os
 import pathlib
-import random
 import resource
 import signal
 import subprocess
@@ -112,11 +111,6 @@ def is_killed_when(condition, undisturbed):
     return process.returncode != 0
 
 
-def is_killed_after(seconds, undisturbed):
-    end = time.monotonic() + seconds
-    return is_killed_when(lambda: time.monotonic() > end, undisturbed)
-
-
 def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     plain = -(-CORPUS.stat().st_size // 2_000)
 
@@ -130,33 +124,6 @@ def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     assert not is_killed_when(lambda: False, undisturbed)
     assert outputs() == undisturbed
     assert sorted(os.listdir()) == sorted(undisturbed)
-
-
-@pytest.mark.exhaustive
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(undisturbed):
-    def check_and_clear():
-        assert outputs() == undisturbed
-        assert sorted(os.listdir()) == sorted(undisturbed)
-        for name in undisturbed:
-            os.remove(name)
-
-    began = time.monotonic()
-    assert not is_killed_after(60, undisturbed)
-    length = time.monotonic() - began
-    check_and_clear()
-    rng = random.Random(7)
-    kills = kills_at_work = ends = 0
-    while kills < 4:
-        if is_killed_after(rng.uniform(0.2, 1) * length, undisturbed):
-            kills += 1
-            kills_at_work += (WORK / "origin.json").exists()
-        else:  # nearly all was done before; the next kills hit a new beginning
-            check_and_clear()
-            ends += 1
-            assert ends < 6, "it mostly ends before it is killed"
-    assert kills_at_work >= 2
-    assert not is_killed_after(60, undisturbed)
-    check_and_clear()
 
 
 def group_members(group):

@@ -143,19 +143,6 @@ def test_labels_and_text_are_held_to_those_of_the_training(folder, untraced):
         run(folder, "custom", **predict, **elsewhere, init_encoder_only=True)
 
 
-@pytest.mark.exhaustive
-def test_same_command_goes_on_and_a_search_knows_what_it_did(folder, untraced, capsys):
-    files = custom(folder, "tsv", ["pos", "neg"])
-    run(folder, "custom", **files, do_train=True)
-    run(folder, "custom", **files, do_train=True)
-    assert "already finished: 6 updates" in capsys.readouterr().out
-    search = {"num_trials": 2, "output_dir": str(folder / "search"), "do_train": True}
-    run(folder, "custom", **files, **search)
-    capsys.readouterr()
-    run(folder, "custom", **files, **search)
-    assert capsys.readouterr().out.count("already finished: accuracy") == 2
-
-
 def test_labels_of_a_hugging_face_head_are_held_to(folder, untraced, capsys):
     files = custom(folder, "tsv", ["yes", "no"])
     run(folder, "custom", do_train=True, **files)

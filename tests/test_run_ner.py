@@ -273,12 +273,6 @@ def test_encoder_stays_as_it_is_under_features(frozen, tmp_path):
 # --- Kills ---------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
-def test_resumed_run_ends_with_the_same_bits(frozen, tmp_path, capsys):
-    changes = FROZEN | {"init_checkpoint": str(frozen / "encoder")}
-    jobs.check_goes_on(run, frozen, tmp_path, capsys, **changes)
-
-
 @pytest.mark.parametrize(
     "kind", tiers.cases(["plain", "in_context", "frozen"], ["plain"])
 )

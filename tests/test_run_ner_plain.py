@@ -11,7 +11,7 @@ from errors import UserError
 from serving import predictor
 from tests import jobs
 from tests.jobs import results
-from tests.ner import DEEP, flags, run, save_encoder, write_files
+from tests.ner import flags, run, write_files
 
 TAGS = {"P": "PROPN", "L": "NOUN", "b": "VERB"}  # of words, by their first letter
 
@@ -45,8 +45,8 @@ def characters(count, seed):
     return "".join(f"{line}\n" for line in lines)
 
 
-def write(folder, make, suffix, config=None):
-    write_files(folder, **({"config": config} if config else {}))
+def write(folder, make, suffix):
+    write_files(folder)
     for split, count, seed in (("train", 48, 1), ("dev", 20, 2), ("test", 10, 3)):
         (folder / f"{split}{suffix}").write_text(make(count, seed))
     return {f"{split}_file": f"{split}{suffix}" for split in ("train", "dev", "test")}
@@ -147,36 +147,6 @@ def test_evaluation_alone_knows_the_tags(tagged, untraced):
     ):
         with pytest.raises(UserError, match=message):
             jobs.run(run_ner, flags(folder, **common | {"tag_column": "upos"} | more))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"lstm_layers": 1, "lstm_size": 8},
-        {"features": "concat_last_four", "lstm_size": 8},
-    ],
-    ids=["lstm", "features"],
-)
-def test_a_bilstm_learns_and_serves_plain_tags(tmp_path, untraced, changes):
-    frozen = "features" in changes
-    files = write(tmp_path, trees, ".conllu", DEEP)
-    if frozen:
-        save_encoder(tmp_path, DEEP)
-        changes = changes | {"init_checkpoint": str(tmp_path / "encoder")}
-    run(tmp_path, **WHOLE, **files, **TREES | {"num_train_epochs": [8.0]}, **changes)
-    assert results(tmp_path)["eval_accuracy"] > 0.9
-    served = predictor.Predictor(str(tmp_path / "output"))
-    rows = [line.split("\t") for line in words_of(tmp_path / "output/predictions.txt")]
-    # One sentence a request, as in the file: the LSTM reads what is around a word.
-    requests, expected = [], []
-    for row in rows:
-        if row[0] == "1":
-            requests.append({"words": []})
-            expected.append([])
-        requests[-1]["words"].append(row[1])
-        expected[-1].append(row[3])
-    assert [answer["tags"] for answer in served.predict(requests)] == expected
 
 
 def test_entities_of_characters_are_read_and_scored(tmp_path, capsys):

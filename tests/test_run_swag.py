@@ -243,19 +243,6 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
 # --- Kills ---------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
-def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys, untraced):
-    changes = {"do_train": True, "learning_rate": [1e-2], "num_train_epochs": [6.0]}
-    folder = shutil.copytree(trained, tmp_path / "copy")
-    jobs.forget_after(20, folder)
-    run(folder, **changes, **SAVED)
-    assert "continuing from step 20" in capsys.readouterr().out
-    straight, again = jobs.weights(trained), jobs.weights(folder)
-    assert straight.keys() == again.keys()
-    for name, value in straight.items():
-        assert np.array_equal(value, again[name]), name
-
-
 def test_an_export_answers_as_the_run_that_made_it(json_trained):
     """Sets differ in their number of choices."""
     expected = answers(json_trained)

@@ -1,7 +1,6 @@
 """BiLSTM layers on a table of word embeddings: trained, resumed, exported, converted."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -12,12 +11,11 @@ import fill_mask
 import run_classifier
 import run_ner
 import run_squad
-import tests
 from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from serving import predictor
-from tests import forked, jobs, ner, pretraining, squad, tiny
+from tests import jobs, ner, pretraining, squad, tiny
 
 LSTM = {"lstm_layers": 1, "lstm_size": 6}
 TABLE = "word_embeddings/table"
@@ -75,31 +73,6 @@ def test_a_bilstm_on_vectors_learns_what_order_tells_and_answers_raw_text(traine
     for one, other in zip(found, known, strict=True):
         assert one["predicted"] == other["predicted"]
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-
-
-@pytest.mark.exhaustive
-def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
-    changes = {"gradient_accumulation_steps": 2}
-    jobs.check_goes_on(classify, trained, tmp_path, capsys, **changes)
-
-
-@pytest.mark.exhaustive
-def test_two_replicas_and_accumulation_train_as_one_device(tmp_path):
-    """In a process of its own: one may hold a single MirroredStrategy."""
-    write_files(tmp_path, hidden_dropout_prob=0.0)
-    given = {"do_train": True, "num_train_epochs": [1.0], "learning_rate": [1e-3]}
-    classify(tmp_path, output_dir=str(tmp_path / "one"), **given)
-    program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
-    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2}
-    given = flags(tmp_path, **both, **given)
-    script = jobs.command("run_classifier.py", given)[1:]
-    done = forked.finished([sys.executable, program, *script])
-    assert done.returncode == 0, done.stderr
-    assert "on 2 devices" in done.stdout
-    expected = jobs.weights(tmp_path, "one")
-    got = jobs.weights(tmp_path)
-    for key, value in expected.items():
-        np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
 
 
 TASKS = {

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import os
-import pathlib
 import random
 import re
 import shutil
@@ -316,21 +315,6 @@ def test_warm_up_requests_are_what_the_signatures_take(exported):
             else {"serving_default"}
         )
         assert set(signatures) == expected
-
-
-@pytest.mark.exhaustive
-def test_tensorflows_own_program_runs_it(exported, predictor):
-    command = [
-        str(pathlib.Path(sys.executable).parent / "saved_model_cli"),
-        "run",
-        f"--dir={exported / 'output' / 'export' / export.TEXT}",
-        "--tag_set=serve",
-        "--signature_def=serving_default",
-        "--input_exprs=text=['a cat sat']",
-    ]
-    done = jobs.finished(command, env=os.environ)
-    (answer,) = predictor.predict([{"text": "a cat sat"}])
-    assert f"predicted:\n[b'{answer['predicted']}']" in done.stdout, done.stderr
 
 
 def test_any_next_run_finds_an_export_that_was_interrupted(copied, predictor):

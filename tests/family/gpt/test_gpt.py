@@ -15,7 +15,7 @@ from errors import UserError
 from family.gpt.encoder import GptConfig
 from serving import predictor
 from tests import jobs, swag
-from tests.pretraining import run, run_twice
+from tests.pretraining import run
 from tests.records import VOCAB_FILE, make_records
 from tests.relatives import classifier_files, classifier_flags, write_start
 
@@ -95,11 +95,6 @@ def pre_training(records):
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
     }
-
-
-@pytest.mark.exhaustive
-def test_a_killed_pre_training_ends_alike(pre_training, tmp_path, untraced, capsys):
-    run_twice(tmp_path, capsys, **pre_training, gradient_accumulation_steps=2)
 
 
 def test_a_pre_training_is_exported(pre_training, tmp_path, untraced):

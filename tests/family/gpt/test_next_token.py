@@ -46,8 +46,10 @@ def at_once(hidden, table, bias, labels, weights):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("rows, varying", [(5, 0), (37, 0), (100, 0), (5, 1), (100, 1)])
-@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
+@pytest.mark.parametrize(
+    ("rows", "varying", "dtype", "close"),
+    [(5, 0, "float32", 1e-5), (37, 0, "bfloat16", 0.1), (5, 1, "float32", 1e-5)],
+)
 def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
     monkeypatch, rows, varying, dtype, close
 ):

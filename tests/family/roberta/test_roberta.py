@@ -1,7 +1,6 @@
 """RoBERTa through every script, with a WordPiece vocabulary: trained, tried, converted."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -61,14 +60,6 @@ def pretrained(tmp_path_factory, records):
         does = {"do_eval": True, "max_eval_steps": 2, "num_train_steps": 2}
         pretrain(folder, records, vocab_file=VOCAB_FILE, **does)
     return folder
-
-
-@pytest.mark.exhaustive
-def test_masks_of_raw_text_are_filled(pretrained, records, tmp_path, capsys):
-    folder = shutil.copytree(pretrained, tmp_path / "copy")
-    later = {"num_train_steps": 2, "do_train": False, "do_export": True}
-    pretrain(folder, records, vocab_file=VOCAB_FILE, **later)
-    jobs.check_masks(str(folder / "output"), VOCAB_FILE, capsys)
 
 
 def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):

@@ -62,13 +62,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.exhaustive
-def test_masks_of_raw_text_are_filled(trained, tmp_path, capsys):
-    folder = shutil.copytree(trained, tmp_path / "copied")
-    run(folder, do_train=False, do_export=True)
-    jobs.check_masks(str(folder / "output"), VOCAB, capsys)
-
-
 def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
     output = str(trained / "output")
     assert list(results(trained)) == [

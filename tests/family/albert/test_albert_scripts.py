@@ -22,11 +22,15 @@ import run_squad
 import tests
 from training.backend import tf
 from training.run import settle
+from training.storage import checkpoint
 from errors import UserError
 from family.albert.encoder import AlbertConfig
+from modeling.objectives import masked_lm
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
+from tests.span_heads import SIZES, VERSION_2, check_export, write_files
+from tests.squad import run
 from text.tokenizers.table import TokenizerOptions
 
 MODEL = tests.GOLDEN / "sentencepiece" / "tiny.model"
@@ -351,3 +355,59 @@ def test_refusals(build, tmp_path, chosen, said):
 def test_flags_of_sentencepiece_do_not_apply_to_other_kinds(build, tmp_path):
     with pytest.raises(UserError, match="--character_coverage does not apply"):
         build(output_file=str(tmp_path / "vocab.txt"), character_coverage=0.99)
+
+
+# --- Records as a person reads them, whatever their pieces are called ----------------
+
+
+GOLDEN = tests.GOLDEN
+TEXT = "A: -> vt: try: return mapping[key] except keyerror: return default internal "
+
+
+def test_sentencepiece_shows_the_spaces_of_the_text(capsys, tmp_path):
+    report = tmp_path / "report.html"
+    given = {
+        "input_file": [str(GOLDEN / "albert" / "data" / "records.tfrecord")],
+        "vocab_file": str(GOLDEN / "sentencepiece" / "tiny.model"),
+        "report_file": str(report),
+        "num_shown": 1,
+    }
+    jobs.run(inspect_records, given)
+    shown = " ".join(capsys.readouterr().out.split())
+    # As the text was, but that a masked piece is apart from what it may belong to.
+    assert f"{TEXT}[MASK→▁][MASK→place][MASK→holder] for () or [MASK→[]" in shown
+    assert "mapping[key] except keyerror: return" in report.read_text("utf-8")
+
+
+# --- run_squad.py with ALBERT's head: exports and refusals ---------------------------
+
+
+CONFIG = AlbertConfig(**SIZES)
+
+
+def test_a_pre_trained_encoder_has_no_head_of_any_kind(tmp_path):
+    folder = write_files(tmp_path, CONFIG)
+    network = masked_lm.MaskedLM().network(CONFIG)
+    weights = {v.path: v.numpy() for v in network.weights}
+    checkpoint.write_bundle(str(folder / "encoder" / "model.ckpt-0"), weights)
+    (folder / "encoder" / "text.json").write_text('{"do_lower_case": true}')
+    given = {"span_head": "albert", "do_predict": True, **VERSION_2}
+    with pytest.raises(UserError, match="not in the checkpoint: .* without this head"):
+        run(folder, init_checkpoint=str(folder / "encoder"), **given)
+
+
+@pytest.mark.exhaustive
+def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
+    check_export(tmp_path, "albert", CONFIG, -0.9, capsys)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    folder = write_files(tmp_path, CONFIG)
+    with pytest.raises(
+        UserError, match="--start_n_top has no effect without --span_head"
+    ):
+        run(folder, do_train=True, start_n_top=3)
+    with pytest.raises(UserError, match="--end_n_top=0: must be from 1 to 1,000"):
+        run(folder, do_train=True, span_head="albert", end_n_top=0)
+    with pytest.raises(UserError, match="remove --lstm_layers"):
+        run(folder, do_train=True, span_head="albert", lstm_layers=1, **VERSION_2)

@@ -14,6 +14,16 @@ from hypothesis import strategies as st
 import tests
 from errors import UserError
 from family.gpt.tokenizer import GptBpe
+from tests.learning import TEXT, check_same_bytes, learn
+from tests.saved_tokenizers import check_server
+from tests.tokenizer_json import (
+    bert,
+    bpe,
+    changed,
+    check_same_files,
+    check_written,
+    write,
+)
 from text.graphs import packing_graph
 from text.graphs.lookup import graph_of
 from text.instances import packing
@@ -258,3 +268,71 @@ def test_a_bad_vocabulary_is_refused_in_one_line(tmp_path, name, change, said):
 def test_merges_are_no_vocabulary_of_their_own():
     with pytest.raises(UserError, match="lists the merges .*; pass the .json"):
         load(path=GOLDEN / "vocab_40000.bpe")
+
+
+# --- A tokenizer.json of GPT as transformers 5 writes it, and as we do ---------------
+
+
+GPT = tests.GOLDEN / "gpt_bpe"
+VOCABULARY = GPT / "encoder_bpe_40000.json"
+
+
+def gpt() -> dict:
+    flags = {"unk_token": "<unk>", "end_of_word_suffix": "</w>"}
+    parts = bpe(GPT, "encoder_bpe_40000.json", "vocab_40000.bpe", **flags)
+    return bert() | {"post_processor": None, "added_tokens": []} | parts
+
+
+def test_it_is_the_vocabulary_of_the_two_files(tmp_path):
+    check_same_files(gpt(), VOCABULARY, tmp_path)
+
+
+def test_what_is_written_gives_our_ids_and_is_read_back(tmp_path):
+    ours = TokenizerOptions().load_tokenizer(str(VOCABULARY))
+    check_written(ours, tmp_path, has_rows=False)
+
+
+def test_text_that_is_not_lowercased_is_refused(tmp_path):
+    folder = write(tmp_path, **changed(gpt(), "normalizer", lowercase=False))
+    with pytest.raises(UserError, match="tokenizer.json: .*lowercase is false"):
+        TokenizerOptions().load_tokenizer(str(folder))
+
+
+# --- Its tokenizer in a SavedModel does the same as in Python ------------------------
+
+
+def test_a_server_gives_the_same_ids(tmp_path):
+    path = tests.GOLDEN / "gpt_bpe" / "encoder_bpe_40000.json"
+    tokenizer = TokenizerOptions().load_tokenizer(str(path))
+    check_server(tokenizer, tmp_path)
+
+
+# --- A learned vocabulary for GPT is laid out like the release's ---------------------
+
+
+def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(tmp_path, capsys):
+    file = tmp_path / "gpt" / "encoder_bpe_190.json"
+    chosen = {"output_file": str(file), "heldout_share": 0.1}
+    learn(tmp_path, TEXT + "漢\n", vocab_size=190, **chosen)
+    tokens = list(json.loads(file.read_text("utf-8")))
+    assert tokens[0] == "<unk>" and len(tokens) == 158  # no others occur together
+    characters = [token for token in tokens[1:] if len(token) == 1]
+    assert "我" in characters and "漢" not in characters and "Z" not in characters
+    ends = [f"{character}</w>" for character in ["\n", *characters]]
+    assert tokens[1 : 1 + len(characters) + len(ends)] == [*characters, *ends]
+    merges = (file.parent / "vocab_190.bpe").read_text("utf-8").splitlines()
+    assert [m.replace(" ", "") for m in merges[1:]] == tokens[2 * len(characters) + 2 :]
+    tokenizer = TokenizerOptions().load_tokenizer(str(file))
+    assert tokenizer.tokenize("Newest, 漢") == ["newest</w>", ",</w>", "<unk>"]
+    out = capsys.readouterr().out
+    assert "left out: 1 characters" in out and "0.000% are [UNK], 1.000 pieces" in out
+    for wrong in (
+        {"vocab_size": 20},
+        {"kind": "gpt_bpe", "output_file": "a/vocab.json"},
+    ):
+        with pytest.raises(UserError, match="two tokens for each|be"):
+            learn(tmp_path, TEXT, **chosen | {"vocab_size": 190} | wrong)
+
+
+def test_every_process_writes_the_same_bytes(tmp_path):
+    check_same_bytes(tmp_path, "encoder_bpe.json", size=190)

@@ -17,6 +17,7 @@ from family.gpt.encoder import GptConfig
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
 from tests import jobs, tiny
+from tests import test_run_pretraining_distilled as distilled
 from tests.pretraining import RECORDS, TINY, results, run, run_on
 from tests.records import make_records
 
@@ -285,3 +286,28 @@ def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
 
 def test_its_answers_are_not_compared_with_a_teacher():
     assert not next_token.NextToken().comparison
+
+
+# A teacher and a student of a distillation by words fill masks, which no GPT does.
+
+
+given = distilled.given
+CAUSAL = dataclasses.replace(TINY, attention_direction="left_to_right")
+
+
+def test_next_tokens_are_not_learned_from_a_teacher(given, tmp_path):
+    message = (
+        "next_token does not learn masked words, .* use masked_lm_next_sentence or"
+    )
+    with pytest.raises(UserError, match=message):
+        distilled.run(tmp_path, **given | {"objective": "next_token", "config": CAUSAL})
+
+
+def test_a_teacher_that_predicts_next_tokens_is_refused(given, tmp_path):
+    network = next_token.NextToken().network(CAUSAL)
+    folder = distilled.write(
+        tmp_path / "causal", network, CAUSAL, objective="next_token"
+    )
+    message = "next_token, which does not fill masks; use"
+    distilled.refused(tmp_path, given, folder, message)
+    assert not (tmp_path / "output").exists()

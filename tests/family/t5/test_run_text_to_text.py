@@ -12,10 +12,12 @@ import pytest
 import predict
 import run_text_to_text
 import tests
+from errors import UserError
 from family.t5 import as_text
 from family.t5.task import TextToTextExample
+from family.t5.tokenizer import FAMILY
 from serving.predictor import Predictor
-from tests import forked, jobs
+from tests import forked, jobs, served, squad, tiny
 from tests.family.t5 import runs as text_to_text
 from tests.family.t5 import t5
 from tests.family.t5.runs import (
@@ -27,6 +29,7 @@ from tests.family.t5.runs import (
     run,
     write_table,
 )
+from text.tokenizers.learning import sentencepiece_learning
 from training.finetuning.task import Predictions
 
 GOLDEN = tests.GOLDEN / "squad"
@@ -311,3 +314,177 @@ def test_two_replicas_accumulation_and_xla_write_as_one_device(folder):
         np.testing.assert_allclose(found[key], value, atol=1e-5, err_msg=key)
     written = (folder / "output" / "predictions.jsonl").read_text()
     assert written == (folder / "one" / "predictions.jsonl").read_text()
+
+
+# --- run_text_to_text.py: files, flags and models that are refused, in one line ------
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"task_name": "xnli"}, "task_name=xnli: not one of cola, .*, squad"),
+        ({"max_target_length": 1}, "--max_target_length=1: must be from 2"),
+        ({"max_seq_length": 1}, "must be at least 2"),
+        ({"distill_from": "teacher"}, "--distill_from has no effect on a model that"),
+        ({"lstm_layers": 1}, "--lstm_layers has no effect"),
+        ({"features": "mix"}, "--features has no effect"),
+        ({"lm_loss_weight": 0.5}, "--lm_loss_weight has no effect"),
+        ({"export_formats": ["onnx"]}, "--export_formats has no effect"),
+        ({"task_name": "rte", "dev_file": "a"}, "--dev_file has no effect with .*=rte"),
+        ({"target_column": "input"}, "--input_column and --target_column are both"),
+        ({"task_name": "squad", "input_column": "a"}, "--input_column has no effect"),
+        ({"task_name": "squad", "skip_bad_lines": True}, "--skip_bad_lines has no"),
+        ({"do_predict": False}, "nothing to do"),
+        (
+            {"output_dir": "DATA", "test_file": "predictions.jsonl"},
+            "predictions.jsonl: is also an input; choose another",
+        ),
+    ],
+)
+def test_flags(folder, changes, reason):
+    given = {k: str(folder) if v == "DATA" else v for k, v in changes.items()}
+    (folder / "predictions.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match=reason):
+        run_text_to_text.Options(**flags(folder, **{"do_predict": True} | given))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "header", "reason"),
+    [
+        ("dev.tsv", [("a", "")], ("input", "target"), "dev.tsv:2: the target is empty"),
+        ("dev.tsv", [("a", "b")], ("input", "answer"), "dev.tsv:1: has no column"),
+        ("test.tsv", [("a", "b")], ("text", "target"), "test.tsv:1: has no column"),
+        ("test.tsv", [], ("input", "target"), "test.tsv: contains no examples"),
+        ("test.tsv", [("a",)], ("input", "target"), "test.tsv:2: 1 column, but the"),
+    ],
+)
+def test_tables(folder, name, rows, header, reason):
+    write_table(folder / name, rows, header)
+    task = make_task(folder)
+    with pytest.raises(UserError, match=reason):
+        task.read(name.removesuffix(".tsv"))
+
+
+def test_numbers_in_json_are_not_text(folder):
+    (folder / "test.jsonl").write_text('{"input": 3}\n')
+    task = make_task(folder, test_file="test.jsonl")
+    with pytest.raises(UserError, match=r"test.jsonl:1: 'input' is 3, not text"):
+        task.read("test")
+
+
+def test_labels_and_answers(folder):
+    (folder / "dev.tsv").write_text("sentence\tlabel\na\t2\n")
+    task = make_task(folder, task_name="sst-2")
+    with pytest.raises(
+        UserError, match="dev.tsv:2: label '2' is not one of 0, 1; check"
+    ):
+        task.read("dev")
+    asked = squad.shining(4, 1, impossible=True)
+    (folder / "dev.json").write_text(json.dumps(asked))
+    given = {"task_name": "squad", "dev_file": "dev.json"}
+    with pytest.raises(UserError, match="has no answer; a model that writes text"):
+        make_task(folder, do_eval=True, **given).read("dev")
+    assert make_task(folder, **given).read("dev")
+    asked = squad.one(answer={"text": " "})
+    (folder / "train.json").write_text(json.dumps(asked))
+    given = {"task_name": "squad", "train_file": "train.json"}
+    with pytest.raises(UserError, match="train.json: question 'q': the target is"):
+        make_task(folder, **given).read("train")
+    with pytest.raises(UserError, match="ax has only a test set; train on MNLI"):
+        make_task(folder, task_name="ax", do_train=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (
+            tiny.config(),
+            'only an encoder with a decoder writes text; set "architecture"',
+        ),
+        (dataclasses.replace(TINY, eos_token_id=1), "3, but eos_token_id is 1 in"),
+        (dataclasses.replace(TINY, vocab_size=9), "tokens, more than vocab_size=9"),
+        (dataclasses.replace(TINY, pad_token_id=1), "padding is 0, but pad_token_id"),
+    ],
+)
+def test_networks(folder, config, reason):
+    (folder / "config.json").write_text(config.to_json_string())
+    with pytest.raises(UserError, match=reason):
+        run(folder, do_train=True)
+
+
+def test_an_encoder_alone_is_no_start(folder, untraced):
+    from training.storage import checkpoint
+    from modeling.architectures.table import make_encoder
+
+    weights = {v.path: v.numpy() for v in make_encoder(TINY).weights}
+    prefix = str(folder / "model.ckpt-best")
+    checkpoint.write_bundle(prefix, weights)
+    with pytest.raises(UserError, match="decoder/"):
+        run(folder, do_train=True, init_checkpoint=prefix)
+    run(folder, do_train=True, init_checkpoint=prefix, init_encoder_only=True)
+    assert jobs.weights(folder)
+
+
+# --- run_text_to_text.py: a SavedModel writes as Python does, whatever it is asked ---
+
+
+class Exported(served.Exported):
+    """A model with random weights and T5's kind of vocabulary, in both forms."""
+
+    def __init__(self, folder):
+        text_to_text.write_files(folder)
+        content = sentencepiece_learning.learn(
+            iter((GOLDEN / "v1_dev.json").read_text("utf-8").split(",")),
+            FAMILY.symbols,
+            vocab_size=200,
+            character_coverage=0.999,
+            input_sentence_size=1000,
+        )
+        (folder / "spiece.model").write_bytes(content)
+        task = make_task(
+            folder,
+            task_name="squad",
+            data_dir=str(GOLDEN),
+            dev_file="v1_dev.json",
+            vocab_file=str(folder / "spiece.model"),
+            max_seq_length=40,
+        )
+        # More rows than tokens, as the released models have; some will be written.
+        size = len(task.tokenizer.vocabulary) + 28
+        config = dataclasses.replace(TINY, vocab_size=size, eos_token_id=1)
+        objective = task.objective().for_evaluation
+        objective.check(config)
+        model = objective.network(config, seed=3)
+        super().__init__(task, model, folder, "dev")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return Exported(tmp_path_factory.mktemp("text"))
+
+
+def test_a_saved_model_writes_as_the_script(exported):
+    examples = [*exported.task.read("dev")[:60], *exported.task.samples()]
+    expected = exported.in_python(examples)
+    assert len({answer["predicted"] for answer in expected}) > 10
+    assert exported.answers(examples) == expected
+    # Whatever the batch.
+    assert exported.answers(examples[:1]) == expected[:1]
+    assert exported.answers(examples[30:37]) == expected[30:37]
+    assert exported.answers([]) == []
+
+
+def test_a_saved_model_has_an_answer_to_everything(exported):
+    huge = "a" * 100_000, "b. " * 30_000
+    pairs = [("", ""), huge, ("\0", "<extra_id_0> \u00a0 \ufffd"), ("a\x0bb", " ")]
+    names = exported.task.wording.features
+    examples = [
+        TextToTextExample(dict(zip(names, pair, strict=True)), None, "")
+        for pair in pairs
+    ]
+    expected = exported.in_python(examples)
+    assert exported.answers(examples) == expected
+    (odd,) = exported.served.answers([{"question": b"\xff", "context": b"caf\xe9"}])
+    same = {"question": "\ufffd", "context": "caf\ufffd"}
+    assert [odd] == exported.in_python([TextToTextExample(same, None, "")])
+    assert json.dumps(odd)

@@ -104,17 +104,6 @@ def test_the_input_of_every_layer_has_dropout_and_the_head_its_own(head):
     assert seen[-len(widths) :] == [(width, 0.2) for width in widths]
 
 
-def test_layers_follow_from_the_seed_and_heads_without_them_are_as_ever():
-    one, same = (network("tags", num_layers=1).weights for _ in range(2))
-    for a, b in zip(one, same, strict=True):
-        np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
-    plain = tasks.Tagging(5).network(CONFIG, seed=3)
-    assert not plain.lstms and plain.description_suffix == ""
-    assert plain.output_weights.shape == (5, 16)
-    drawn = [w.numpy().ravel()[0] for w in one if "recurrent" in w.path]
-    assert len(set(drawn)) == len(drawn) == 2
-
-
 def test_a_span_may_be_read_from_right_to_left_with_them():
     config = tiny.config(attention_direction="right_to_left")
     objective = tasks.Span()

@@ -4,14 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from keras import ops
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from training.storage.source import Source, read_config
 from errors import UserError
-from modeling import layers
-from modeling.architectures.table import make_encoder
 from modeling.objectives import sentence_pairs
 from tests import samples
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
@@ -58,32 +55,6 @@ def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     again = tmp_path / "again"
     convert(input=[str(student)], output_dir=str(again), keep_layers=[1, 5])
     check(again, teacher, [2, 11])
-
-
-def test_a_student_computes_what_these_layers_compute(tmp_path):
-    made(tmp_path, sentence_pairs.MaskedLMNextSentence())
-    student = tmp_path / "student"
-    convert(input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT)
-
-    def loaded(folder):
-        config = read_config(str(folder))
-        encoder = make_encoder(config)
-        Source.open(str(folder)).load({v.path: v for v in encoder.weights}, required="")
-        return encoder
-
-    inputs = {
-        "input_ids": np.array([[2, 7, 8, 9, 10, 3]], np.int32),
-        "segment_ids": np.array([[0, 0, 0, 1, 1, 1]], np.int32),
-    }
-    teacher = loaded(tmp_path)
-    hidden = teacher.embed(inputs, layers.no_dropout)
-    for number in KEPT:
-        hidden = teacher.transformer_layers[number](hidden)
-    found = loaded(student)(inputs)
-    np.testing.assert_array_equal(found["sequence_output"], hidden)
-    pooled = teacher.pooler(hidden[:, 0])
-    np.testing.assert_array_equal(found["pooled_output"], pooled)
-    assert ops.shape(hidden) == (1, 6, TINY.hidden_size)
 
 
 # Golden model -> the layers that its student has.

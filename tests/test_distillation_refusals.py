@@ -6,8 +6,7 @@ import pytest
 
 from training.storage.folder import Folder
 from errors import UserError
-from tests import distillation, forked, jobs
-from tests.distillation import TRAINED
+from tests import distillation, jobs
 
 
 @pytest.fixture(scope="module")
@@ -181,12 +180,3 @@ def test_other_heads_of_spans_have_no_teacher(taught):
     )
     given = {"distill_from": str(files.folder / "electra"), "span_head": "electra"}
     refused(files, "train the teacher and the student with", **given)
-
-
-def test_a_person_sees_one_line(taught):
-    files = taught("single")
-    given = files.given("refused", distill_from="nowhere", **TRAINED)
-    done = forked.finished(jobs.command("run_classifier.py", given))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("run_classifier.py: error: --distill_from=nowhere: ")

@@ -13,9 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from training.backend import tf
 from training.queries import feature_files
-from training.storage.source import Source, read_config
 from errors import UserError
 from files import local
 from tests import jobs
@@ -32,7 +30,6 @@ from tests.features import (
     vectors,
     write,
 )
-from training.queries.text_features import FeatureExtractor
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +89,6 @@ def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
             os.dup2(stdout, 1)
             os.close(stdout)
     assert (tmp_path / "all").read_text() == "before\n" + 2 * plain
-
-
-def test_hdf5_goes_down_no_pipe(tmp_path, capsys):
-    with pytest.raises(UserError) as error:
-        run(tmp_path, output_file="-", output_format="hdf5")
-    assert str(error.value) == "-: HDF5 can only be written to a file; name one"
-    assert capsys.readouterr().out == ""
 
 
 def test_layers_are_taken_from_either_end(plain, tmp_path):
@@ -271,18 +261,6 @@ def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     assert all(map(os.path.exists, others))
     assert found.is_symlink() and not left.exists()
     assert len(lines_of(tmp_path / "kept" / "features")) == 4
-
-
-def test_features_equal_hugging_face():
-    with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
-        values = dict(file)
-    config = read_config(str(HUGGING_FACE))
-    encoder = FeatureExtractor(tf.distribute.get_strategy(), config, [-1], "none")
-    weights = {v.path: v for v in encoder.model.weights}
-    Source.open(str(HUGGING_FACE)).load(weights, encoder.model.required_variables)
-    batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
-    (features,) = encoder(batch | {"kept": batch["input_mask"]})
-    assert_close(features, values["sequence_output"])
 
 
 def test_standard_input_and_gzip(plain, tmp_path, monkeypatch):

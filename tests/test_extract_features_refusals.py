@@ -164,6 +164,10 @@ BAD = {
         lambda folder: {"doc_stride": 31},
         "--doc_stride=31: must be from 1 to 30",
     ),
+    "HDF5 in a pipe": (
+        lambda folder: {"output_file": "-"},
+        "-: HDF5 can only be written to a file; name one",
+    ),
     "no batch": (lambda folder: {"batch_size": 0}, "--batch_size=0: must be from 1 to"),
     "wrong case": (
         released,

@@ -228,13 +228,6 @@ def test_answers_to_a_test_set_name_their_lines(folder, untraced):
     assert [answer.get("gold") for answer in answers] == [None, None, "y"]
 
 
-def test_other_order_of_labels_is_another_run(folder, untraced):
-    files = custom(folder, "tsv", ["pos", "neg"])
-    run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])
-    with pytest.raises(UserError, match="labels was"):
-        run(folder, "custom", **files, do_train=True, labels=["neg", "pos"])
-
-
 def test_the_page_shows_all_labels_that_are_true_or_predicted(folder):
     names = ["a", "b", "c", "d", "e", "f"]
     (folder / "dev.jsonl").write_text('{"text": "cat", "label": ["e", "f"]}\n')
@@ -328,16 +321,6 @@ def test_an_export_knows_the_columns_of_its_training(folder):
     columns = {"text_a": "text", "text_b": "text_b"}
     assert this.description()["columns"] == columns
     assert task(folder, "SST-2").description()["columns"] == {"text": "sentence"}
-
-
-def test_several_labels_are_held_to(folder, untraced):
-    files = custom(folder, "jsonl", [["x"], ["x", "y"], []])
-    run(folder, "custom", **files, do_train=True, label_kind="several")
-    with pytest.raises(
-        UserError,
-        match="several labels per text, not for one label; pass the same --label_kind",
-    ):
-        run(folder, "custom", **files, do_eval=True)
 
 
 def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):

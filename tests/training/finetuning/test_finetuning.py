@@ -136,14 +136,6 @@ def test_xla_pads_further_and_learns_the_same(folder, capsys, compiled):
     assert results(folder)["eval_loss"] == pytest.approx(loss, abs=1e-5)
 
 
-def test_other_settings_do_not_go_on_in_the_same_folder(trained):
-    with pytest.raises(UserError, match="learning_rate was 0.001 and is now 0.002"):
-        run(trained, learning_rate=[2e-3])
-    (trained / "train.txt").write_text("a b\n" * 64)
-    with pytest.raises(UserError, match="training_examples has changed"):
-        run(trained)
-
-
 def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
     before = weights(trained)
     (trained / "output" / "curves.png").unlink()
@@ -163,15 +155,6 @@ def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     assert not Folder.open(str(folder / "output" / "best")).steps
     run(folder, do_train=False, do_eval=True)
     assert results(folder)["global_step"] == 2
-
-
-def test_rows_that_were_removed_are_made_again(trained):
-    record = trained / "output" / "train.tf_record"
-    whole = record.read_bytes()
-    for damage in (record.unlink, lambda: record.write_bytes(whole[:-20])):
-        damage()
-        run(trained)
-        assert record.read_bytes() == whole
 
 
 @pytest.mark.exhaustive

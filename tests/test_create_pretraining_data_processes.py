@@ -154,15 +154,6 @@ def start_long():
     return process, WORK
 
 
-def test_workers_end_with_a_parent_that_is_killed(packed):
-    process, _ = start_long()
-    assert len(group_members(process.pid)) > 2
-    process.kill()
-    process.wait()
-    wait_for(lambda: not group_members(process.pid), seconds=10)
-    process.communicate()
-
-
 def test_ctrl_c_stops_in_one_line_and_can_go_on(packed):
     process, folder = start_long()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
@@ -188,8 +179,9 @@ def test_a_killed_worker_is_reported(packed):
     assert "Traceback" not in complained
 
 
-def test_one_process_at_a_time_writes_an_output(packed):
+def test_one_process_at_a_time_writes_an_output_until_it_and_its_workers_end(packed):
     first, folder = start_long()
+    assert len(group_members(first.pid)) > 2
     second = (f"--input_file={CORPUS}", "--output_file=new,out-00001-of-00002")
     for flags in (second, (*second, "--overwrite"), (*FLAGS, "--overwrite")):
         process = start(*flags)
@@ -200,6 +192,8 @@ def test_one_process_at_a_time_writes_an_output(packed):
     assert first.poll() is None
     assert [name for name in os.listdir() if not name.startswith(".")] == [str(folder)]
     first.kill()
+    first.wait()
+    wait_for(lambda: not group_members(first.pid), seconds=10)
     first.communicate()
     # What was killed holds nothing any more; its folder and the free name are no matter.
     process = start(*second)

@@ -35,7 +35,8 @@ from tests.features import (
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """What comes of the flags above, as text."""
-    return run(tmp_path_factory.mktemp("released")).read_text()
+    with jobs.untraced():
+        return run(tmp_path_factory.mktemp("released")).read_text()
 
 
 # --- the release's file --------------------------------------------------------------
@@ -73,7 +74,7 @@ def test_commands_of_the_release_run_in_a_pipe(tmp_path):
     assert indices == [-1, -2, -3]
 
 
-def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
+def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch, untraced):
     (tmp_path / "all").write_text("before\n")
     with open(tmp_path / "all", "a") as file:
         with monkeypatch.context() as patch:
@@ -91,7 +92,7 @@ def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
     assert (tmp_path / "all").read_text() == "before\n" + 2 * plain
 
 
-def test_layers_are_taken_from_either_end(plain, tmp_path):
+def test_layers_are_taken_from_either_end(plain, tmp_path, untraced):
     first, last = lines_of(run(tmp_path, layers=[0, 2]))[0]["features"][0]["layers"]
     from_end = json.loads(plain.splitlines()[0])["features"][0]["layers"]
     assert [x["index"] for x in (first, last, *from_end)] == [0, 2, -1, -2, -3]
@@ -153,7 +154,7 @@ def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path, un
             assert_close(file[name][:], values)
 
 
-def test_pooling_takes_the_last_layer_by_default(tmp_path):
+def test_pooling_takes_the_last_layer_by_default(tmp_path, untraced):
     found = lines_of(run(tmp_path, pooling="mean", layers=None))
     assert [[x["index"] for x in line["layers"]] for line in found] == [[-1]] * 4
 
@@ -193,7 +194,7 @@ def test_hdf5_holds_the_same_features(tmp_path, monkeypatch, untraced):
 # --- where things come from ----------------------------------------------------------
 
 
-def test_everything_may_lie_beside_the_weights(plain, tmp_path):
+def test_everything_may_lie_beside_the_weights(plain, tmp_path, untraced):
     changes = {"vocab_file": None, "bert_config_file": None}
     assert run(tmp_path, **changes).read_text() == plain
     assert run(tmp_path, init_checkpoint=str(MODEL), **changes).read_text() == plain
@@ -245,7 +246,7 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
         run(tmp_path, do_lower_case=True, **source)
 
 
-def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
+def test_links_stay_and_what_a_killed_process_left_goes(tmp_path, untraced):
     (tmp_path / "kept").mkdir()
     (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
     own, process = local.temporary_name(f"{tmp_path}/kept/features"), os.getpid()
@@ -263,7 +264,7 @@ def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     assert len(lines_of(tmp_path / "kept" / "features")) == 4
 
 
-def test_standard_input_and_gzip(plain, tmp_path, monkeypatch):
+def test_standard_input_and_gzip(plain, tmp_path, monkeypatch, untraced):
     content = (GOLDEN / "features" / "input.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert run(tmp_path, input_file="-").read_text() == plain

@@ -153,14 +153,6 @@ def test_a_final_sigma_is_the_same_in_a_graph(tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CASES)
-def test_a_graph_gives_the_same_for_many_texts(name, tmp_path):
-    tokenizer = load(name)
-    texts = list(random_texts(5_000, seed=1))
-    check_graph(tokenizer, in_graph(tokenizer, tmp_path), texts)
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("switches", SWITCHES[1:], ids=str)
 def test_a_graph_gives_the_same_with_other_flags(switches, tmp_path):
     tokenizer = load("digits", **switches)

@@ -226,7 +226,13 @@ def test_the_discriminator_teaches_the_generator_only_its_embeddings(batch):
         assert np.any(gradient != 0.0) != own, path
 
 
-@pytest.mark.parametrize(("trace", "power"), [("trace", 1.0), ("trace_power2", 2.0)])
+@pytest.mark.parametrize(
+    ("trace", "power"),
+    [
+        ("trace", 1.0),
+        pytest.param("trace_power2", 2.0, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_twenty_updates_equal_the_release(batch, trace, power):
     """With one set of drawings for all, samples included."""
     model, expected = make_model(), golden(f"{trace}.npz")

@@ -285,6 +285,7 @@ CONFIG = relatives.CONFIGS["xlnet"]
 LAYER = "model/transformer/layer_{}/"
 
 
+@pytest.mark.exhaustive
 def test_a_run_adapts_queries_and_values(tmp_path):
     start = relatives.classifier_from_a_start(tmp_path, CONFIG)
     found = [f"{LAYER.format(n)}rel_attn/{name}" for n in (0, 1) for name in "qv"]

@@ -67,14 +67,6 @@ def test_a_graph_gives_the_same(name, tmp_path):
     pieces.check_graph_of_cases(name, CASES[name], tmp_path)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CASES)
-def test_a_graph_gives_the_same_for_many_texts(name, tmp_path):
-    tokenizer = pieces.load(name)
-    texts = list(pieces.random_texts(5_000, seed=1))
-    pieces.check_graph(tokenizer, pieces.in_graph(tokenizer, tmp_path), texts)
-
-
 def test_a_model_without_the_segment_of_the_last_token_is_refused():
     vocabulary, config = pieces.load("xlnet").vocabulary, BertConfig(1500)
     with pytest.raises(UserError, match="segment 2, but my.json has type_vocab_size=2"):

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import shutil
 
 import numpy as np
@@ -17,7 +16,6 @@ from errors import UserError
 from modeling import layers
 from modeling.bilstm import BiLstm
 from modeling.objectives import masked_lm, tasks
-from serving import predictor
 from tests import jobs, ner, numpy_lstm, squad, tiny
 
 LENGTHS = (5, 1, 8)
@@ -179,11 +177,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-def predicted(folder):
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     said = (trained / "said.txt").read_text()
     assert "on 1 device; its head reads 2 BiLSTM layers of 6 units each way\n" in said
@@ -194,14 +187,7 @@ def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     assert np.any(before[name] != after[name])  # it is not frozen
     assert after["lstm_1/backward_lstm/lstm_cell/kernel"].shape == (12, 4 * SIZE)
     assert "lstm_1/backward_lstm/lstm_cell/kernel/adam_m" in after
-    known = predicted(trained)
-    found = predictor.Predictor(str(trained / "output")).predict(
-        [{"text": each["text"]} for each in known]
-    )
-    for one, other in zip(found, known, strict=True):
-        assert one["predicted"] == other["predicted"]
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-    description = json.loads((trained / "output/export/export.json").read_text())
+    description = jobs.check_export(trained)
     assert (description["lstm_layers"], description["lstm_size"]) == (2, SIZE)
 
 

@@ -46,14 +46,12 @@ def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     """Of 12; the optimizer's step stays behind, vocabulary and heads come along."""
     teacher = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     student = tmp_path / "student"
-    convert(
-        input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT, layout=layout
-    )
+    convert(tmp_path, student, keep_layers=KEPT, layout=layout)
     config = check(student, teacher, KEPT)
     assert config.hidden_act == TINY.hidden_act
     assert (student / "vocab.txt").read_text().split() == TOKENS
     again = tmp_path / "again"
-    convert(input=[str(student)], output_dir=str(again), keep_layers=[1, 5])
+    convert(student, again, keep_layers=[1, 5])
     check(again, teacher, [2, 11])
 
 
@@ -64,13 +62,8 @@ STUDENTS = {"hf/token_classification": [1]} | samples.collect("STUDENTS")
 @pytest.mark.parametrize(("model", "kept"), STUDENTS.items())
 def test_layers_of_models_of_transformers(tmp_path, model, kept):
     source = str(GOLDEN / model)
-    convert(input=[source], output_dir=str(tmp_path / "released"))
-    convert(
-        input=[source],
-        output_dir=str(tmp_path / "student"),
-        keep_layers=kept,
-        layout="hugging_face",
-    )
+    convert(source, tmp_path / "released")
+    convert(source, tmp_path / "student", keep_layers=kept, layout="hugging_face")
     teacher = Source.open(str(tmp_path / "released")).read()
     check(tmp_path / "student", teacher, kept)
     config = read_config(str(tmp_path / "student"))
@@ -106,6 +99,4 @@ def test_a_head_that_weights_every_layer_is_refused(tmp_path):
     weights = {"layer_weights": np.zeros(12, np.float32)}
     checkpoint.save(Folder.open(str(tmp_path)), 8, tensors | weights, keep=1)
     with pytest.raises(UserError, match="has a weight for each of the teacher's"):
-        convert(
-            input=[str(tmp_path)], output_dir=str(tmp_path / "new"), keep_layers=[0]
-        )
+        convert(tmp_path, tmp_path / "new", keep_layers=[0])

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-import convert_checkpoint
 from training.backend import tf
 from training.storage import adapters, checkpoint, checkpoint_contents, weight_formats
 from training.storage.folder import Folder
@@ -16,8 +15,8 @@ from modeling import layers
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, frozen_paths
-from serving.predictor import Predictor
 from tests import classifier, jobs, relatives
+from tests.conversion import convert
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=2)
 ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
@@ -115,15 +114,8 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
     before = jobs.results(folder)
     run(folder, do_eval=True)
     assert jobs.results(folder) == pytest.approx(before, abs=1e-5)
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    known = [json.loads(line) for line in lines]
-    found = Predictor(str(folder / "output")).predict(
-        [{"text": each["text"]} for each in known]
-    )
-    for one, each in zip(found, known, strict=True):
-        assert one["probabilities"] == pytest.approx(each["probabilities"], abs=1e-5)
-    given = {"input": [str(folder / "output")], "output_dir": str(tmp_path / "merged")}
-    jobs.run(convert_checkpoint, given)
+    jobs.check_export(folder)
+    convert(folder / "output", tmp_path / "merged")
     merged = Source.open(str(tmp_path / "merged")).read()
     assert "global_step" in whole and "global_step" not in merged
     np.testing.assert_array_equal(merged[f"{path}/kernel"], whole[f"{path}/kernel"])

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import tests
 from training.backend import tf
 from training.run.settle import TrainableModel
@@ -15,8 +14,9 @@ from training.storage import checkpoint
 from training.storage.folder import Folder
 from training.storage.source import Source
 from errors import UserError
-from tests import tiny
+from tests import jobs, tiny
 from tests.classifier import TINY, WORDS, custom, options, run, task, write_lines
+from tests.conversion import convert
 from tests.jobs import results
 from text.tasks import glue
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -52,8 +52,7 @@ def test_own_files_of_every_kind(folder, ending, kind, labels, untraced):
         do_predict=True,
     )
     values = results(folder)
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    answers = [json.loads(line) for line in lines]
+    answers = jobs.predictions(folder)
     assert len(answers) == 24
     table = (folder / "output" / "test_results.tsv").read_text().splitlines()
     if kind == "single":
@@ -94,8 +93,7 @@ def test_scores_are_those_of_the_answers(folder, untraced):
     files = custom(folder, "tsv", ["0", "1", "1"])
     files["test_file"] = files["dev_file"]
     run(folder, "custom", **files, do_train=True, do_eval=True, do_predict=True)
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    answers = [json.loads(line) for line in lines]
+    answers = jobs.predictions(folder)
     right = np.mean([a["gold"] == a["predicted"] for a in answers])
     assert results(folder)["eval_accuracy"] == pytest.approx(right)
     loss = -np.mean([np.log(a["probabilities"][a["gold"]]) for a in answers])
@@ -149,13 +147,7 @@ def test_labels_of_a_hugging_face_head_are_held_to(folder, untraced, capsys):
     said = capsys.readouterr().out
     assert "no --init_checkpoint: training starts from random weights" in said
     assert "; 12 labelled no; 12 labelled yes" in said
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(folder / "output")],
-            layout="hugging_face",
-            output_dir=str(folder / "theirs"),
-        )
-    )
+    convert(folder / "output", folder / "theirs", layout="hugging_face")
     given = {
         "init_checkpoint": str(folder / "theirs"),
         "output_dir": str(folder / "other"),
@@ -222,8 +214,7 @@ def test_answers_to_a_test_set_name_their_lines(folder, untraced):
         do_train=True,
         do_predict=True,
     )
-    written = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    answers = [json.loads(line) for line in written]
+    answers = jobs.predictions(folder)
     assert [answer["index"] for answer in answers] == ["7", "h-8", "2"]
     assert [answer.get("gold") for answer in answers] == [None, None, "y"]
 

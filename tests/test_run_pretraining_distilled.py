@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import run_pretraining
 from training.run import loop
 from training.storage import checkpoint
@@ -17,6 +16,7 @@ from training.storage.source import Source
 from errors import UserError
 from modeling.objectives import masked_lm, tasks
 from tests import jobs, samples
+from tests.conversion import convert
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.records import VOCAB_FILE, make_records
 from training.pretraining.word_teacher import WordTeacher
@@ -144,11 +144,7 @@ def test_a_student_learns_what_a_teacher_in_another_layout_expects(
     wide = dataclasses.replace(TINY, hidden_size=16)
     network = masked_lm.MaskedLM().network(wide, seed=3)
     folder = write(tmp_path / "wide", network, wide)
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[folder], layout="hugging_face", output_dir=str(tmp_path / "theirs")
-        )
-    )
+    convert(folder, tmp_path / "theirs", layout="hugging_face")
     run(
         tmp_path,
         objective="masked_lm",

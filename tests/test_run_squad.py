@@ -154,23 +154,8 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(copy, untraced):
     (output / "nbest_predictions.json").unlink()
     run(copy, do_train=True, do_predict=True, save_checkpoints_steps=2)
     resumed = Source.open(str(output)).read()
-    assert straight.keys() == resumed.keys()
-    for name in straight:
-        assert np.array_equal(straight[name], resumed[name]), name
+    jobs.check_same_bits(straight, resumed)
     assert (output / "nbest_predictions.json").read_text() == predictions
-
-
-def test_answers_do_not_depend_on_padding_and_batches(copy, untraced):
-    """Nor on whether evaluation comes with training."""
-    found = read(copy, "nbest_predictions.json")
-    run(copy, do_predict=True, length_buckets=False, predict_batch_size=3)
-    again = read(copy, "nbest_predictions.json")
-    for id, spans in found.items():
-        # The release's padding may take a place among the best starts and ends.
-        assert spans[0]["text"] == again[id][0]["text"]
-        assert spans[0]["start_logit"] == pytest.approx(
-            again[id][0]["start_logit"], abs=1e-5
-        )
 
 
 def test_it_learns(folder):

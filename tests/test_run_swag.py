@@ -18,7 +18,6 @@ from tests.swag import (
     TINY,
     WHOLE,
     WORDS,
-    answers,
     check_same,
     flags,
     run,
@@ -96,7 +95,7 @@ def test_swag_from_training_to_answers(trained):
     keys = [line.split(" = ")[0] for line in lines]
     assert keys == ["eval_accuracy", "eval_loss", "global_step", "loss"]
     assert results(trained)["eval_accuracy"] > 0.8  # by chance 0.25
-    predicted = answers(trained)
+    predicted = jobs.predictions(trained)
     assert len(predicted) == 10
     assert list(predicted[0]) == [
         "context",
@@ -121,7 +120,7 @@ def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     run(folder, init_checkpoint=errs, **given)
     by_hand = ByHand(errs)
     right, losses = 0, []
-    for answer in answers(folder):
+    for answer in jobs.predictions(folder):
         texts = [f"She {choice}" for choice in answer["choices"]]
         expected = by_hand(answer["context"], texts)
         np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
@@ -182,7 +181,7 @@ def test_choices_that_are_not_there_count_for_nothing(json_trained):
     by_hand = ByHand(json_trained / "output")
     lines = (json_trained / "output" / "test_results.tsv").read_text().splitlines()
     numbers = set()
-    for answer, line in zip(answers(json_trained), lines, strict=True):
+    for answer, line in zip(jobs.predictions(json_trained), lines, strict=True):
         numbers.add(len(answer["choices"]))
         assert len(answer["probabilities"]) == len(answer["choices"])
         assert len(line.split("\t")) == len(answer["choices"])
@@ -245,7 +244,7 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
 
 def test_an_export_answers_as_the_run_that_made_it(json_trained):
     """Sets differ in their number of choices."""
-    expected = answers(json_trained)
+    expected = jobs.predictions(json_trained)
     names = ("context", "start", "choices")
     exported = predictor.Predictor(str(json_trained / "output"))
     requests = [{name: answer[name] for name in names} for answer in expected]

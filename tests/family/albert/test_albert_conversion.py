@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import tests
 from training.storage.source import Source, read_config
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, sentence_pairs, tasks
+from tests.conversion import convert
 from tests.training.interchange.hugging_face import (
     hidden_states,
     their_config,
@@ -104,11 +104,7 @@ def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
     hugging_face.write(str(tmp_path / "theirs"), weights, config)
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert "projects_embeddings" not in said
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(tmp_path / "theirs")], output_dir=str(tmp_path / "released")
-        )
-    )
+    convert(tmp_path / "theirs", tmp_path / "released")
     batch = {"input_ids": np.arange(8)[None]}
     expected = np.array(encoder(batch)["sequence_output"])
     for folder in ("theirs", "released"):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import build_vocab
-import convert_checkpoint
 import create_pretraining_data
 import extract_features
 import fill_mask
@@ -29,6 +28,7 @@ from modeling.objectives import masked_lm
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
+from tests.conversion import convert
 from tests.span_heads import SIZES, VERSION_2, check_export, write_files
 from tests.squad import run
 from text.tokenizers.table import TokenizerOptions
@@ -242,11 +242,7 @@ def test_a_pre_trained_model_fills_masks_and_is_converted(folder, capsys, tokeni
     expected = ["[CLS]", *tokenizer.tokenize(line), "[SEP]"]
     assert [feature["token"] for feature in first] == expected
     theirs = str(folder / "theirs")
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(folder / "output")], layout="hugging_face", output_dir=theirs
-        )
-    )
+    convert(folder / "output", theirs, layout="hugging_face")
     said = json.loads((folder / "theirs" / "tokenizer_config.json").read_text())
     assert said["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert said["do_lower_case"] is True and said["keep_accents"] is False

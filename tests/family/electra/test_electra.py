@@ -89,9 +89,7 @@ def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
         "training",
     }
     found = jobs.weights(tmp_path / "killed")
-    assert found.keys() == expected.keys()
-    for name, value in found.items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    jobs.check_same_bits(found, expected)
     first, second = (results(tmp_path / name) for name in ("whole", "killed"))
     assert first == second
     with pytest.raises(UserError, match="disc_weight was 50.0 and is now 40.0"):

@@ -14,12 +14,11 @@ from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig, ElectraEncoder
 from modeling.objectives import masked_lm
-from tests import jobs
 from tests import test_convert_checkpoint_layers as keep_layers
+from tests.conversion import convert
 from tests.family.electra.test_electra_encoder import CONFIG
 from tests.family.electra.test_electra_encoder import golden as released
 from tests.training.interchange.hugging_face import (
-    convert,
     hidden_states,
     there_and_back,
 )
@@ -144,7 +143,7 @@ def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
 
 
 def test_two_networks_are_shown_averaged_and_kept(both, tmp_path, capsys):
-    jobs.run(convert_checkpoint, {"input": [str(both)], "show": True})
+    convert(both, show=True)
     assert "discriminator_predictions/dense_1/kernel" in capsys.readouterr().out
     same = {"input": [str(both)], "compare_with": str(both)}
     assert convert_checkpoint.main(convert_checkpoint.Options(**same)) == 0

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import extract_features
 import run_classifier
 import run_pretraining
@@ -16,6 +15,7 @@ from modeling.architectures.table import make_encoder
 from modeling.objectives.span_beams import SpanBeams
 from modeling.objectives.span_head import DEFAULT
 from tests import jobs
+from tests.conversion import convert
 from tests.pretraining import flags
 from tests.records import VOCAB_FILE, make_records
 from tests.relatives import TASKS, classifier_files, classifier_flags
@@ -78,11 +78,7 @@ def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     assert not any(f"{name}/adam_m" in learned for name in same)
 
     folder = str(tmp_path / "theirs")
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[output], layout="hugging_face", output_dir=folder
-        )
-    )
+    convert(output, folder, layout="hugging_face")
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["architectures"] == ["RobertaForMaskedLM"]
     assert (said["max_position_embeddings"], said["pad_token_id"]) == (65, 0)
@@ -145,13 +141,11 @@ def test_every_task_starts_from_a_model_of_hugging_face(tmp_path, untraced, head
     assert 0 <= jobs.results(tmp_path)[score]
     with pytest.raises(UserError, match="weight_decay was 0.01 and is now 0.1"):
         jobs.run(script, given | {"do_train": True, "weight_decay": 0.1})
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(tmp_path / "output")],
-            layout="hugging_face",
-            output_dir=str(tmp_path / "theirs"),
-            do_lower_case=given.get("do_lower_case", True),
-        )
+    convert(
+        tmp_path / "output",
+        tmp_path / "theirs",
+        layout="hugging_face",
+        do_lower_case=given.get("do_lower_case", True),
     )
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["architectures"] == [f"RobertaFor{head}"]

@@ -20,11 +20,11 @@ from family.roberta.tokenizer import RobertaBpe
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
 from modeling.optimizers.table import OptimizerSettings
+from tests.conversion import convert
 from tests.family.roberta.conversion import (
     CONFIG,
     GOLDEN,
     change,
-    convert,
     masked_lm_in,
 )
 from tests.log import Log

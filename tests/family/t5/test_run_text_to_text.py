@@ -22,7 +22,6 @@ from tests.family.t5 import runs as text_to_text
 from tests.family.t5 import t5
 from tests.family.t5.runs import (
     TINY,
-    answers,
     flags,
     make_task,
     pairs,
@@ -60,7 +59,7 @@ def test_it_learns_to_write(trained):
         {"index": f"q{number}", "input": text, "predicted": target}
         for number, (text, target) in enumerate(pairs())
     ]
-    assert answers(trained) == expected
+    assert jobs.predictions(trained) == expected
     page = (trained / "output" / "mistakes.html").read_text()
     assert "<h3>0 mistakes in 12 answers</h3>" in page
     assert f"<title>{trained.name} (dev): output</title>" in page
@@ -135,7 +134,7 @@ def test_a_model_of_hugging_face_writes_what_it_writes_there(
     rows = [row[1:].tolist() for row in golden["greedy"]]  # after what it begins with
     rows = [row[: row.index(1)] if 1 in row else row for row in rows]
     expected = [" ".join(tokens[id] for id in row) for row in rows]
-    assert [answer["predicted"] for answer in answers(tmp_path)] == expected
+    assert [answer["predicted"] for answer in jobs.predictions(tmp_path)] == expected
 
 
 # --- Tasks ---------------------------------------------------------------------------

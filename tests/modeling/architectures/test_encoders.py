@@ -13,9 +13,9 @@ from modeling.architectures import table
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs, tasks
 from tests import jobs, pretraining, tiny
+from tests.conversion import convert
 from tests.programs import windows
 from tests.records import VOCAB_FILE as _VOCAB_FILE
-from tests.training.interchange.hugging_face import convert
 from training.interchange.table import ADAPTERS
 
 VOCAB_FILE = str(_VOCAB_FILE)

@@ -197,9 +197,7 @@ def test_jax_draws_the_same_masks(tmp_path):
     for path, whole_words in zip(paths[1:], (False, True), strict=True):
         expected = prepared(masks(whole_words=whole_words), batch)
         found = dict(np.load(path))
-        assert found.keys() == expected.keys()
-        for name, values in found.items():
-            np.testing.assert_array_equal(values, expected[name], err_msg=name)
+        jobs.check_same_bits(found, expected)
 
 
 def test_whole_words_need_to_know_where_words_start():

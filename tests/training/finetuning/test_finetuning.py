@@ -104,9 +104,7 @@ def test_resumed_run_ends_with_the_same_bits(folder, untraced):
             run(folder, do_eval=True, **changes)
     run(folder, do_eval=True, **changes)
     got = weights(folder)
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        assert np.array_equal(got[name], value), name
+    jobs.check_same_bits(got, expected)
     assert results(folder) == numbers
 
 

@@ -14,7 +14,8 @@ from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
 from tests import tiers
 from tests.classifier import run
-from tests.training.interchange.hugging_face import convert, loaded
+from tests.conversion import convert
+from tests.training.interchange.hugging_face import loaded
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.interchange import table

@@ -22,7 +22,7 @@ from training.backend import tf
 from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
-from tests.training.interchange.hugging_face import convert
+from tests.conversion import convert
 from tests.training.interchange.transformers_configs import CLASSES, Case, case, cases
 from tests.training.interchange.transformers_models import (
     WITHOUT_OURS,

@@ -18,9 +18,6 @@ from tests import tiers, tiny
 GOLDEN = tests.GOLDEN / "checkpoint"
 
 TINY = tiny.config(vocab_size=50, num_hidden_layers=2, max_position_embeddings=12)
-STILL = dataclasses.replace(
-    TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-)
 
 
 def load_golden(model):
@@ -178,13 +175,6 @@ def test_gelu_and_its_slope_equal_float64(name, reference):
     step = 1e-5
     slopes = [(reference(p + step) - reference(p - step)) / 2 / step for p in POINTS]
     np.testing.assert_allclose(tape.gradient(y, x), slopes, rtol=2e-6, atol=1e-6)
-
-
-def test_the_two_gelus_differ():
-    assert float(layers.gelu_tanh(tf.constant(2.5))) == pytest.approx(
-        2.484916, abs=1e-6
-    )
-    assert float(layers.gelu_erf(tf.constant(2.5))) == pytest.approx(2.484476, abs=1e-6)
 
 
 def test_gelu_keeps_the_dtype():
@@ -375,32 +365,6 @@ def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
         float(values["masked_lm_loss"]), rel=5e-3
     )
-
-
-def gradients(model, batch, seed):
-    objective = sentence_pairs.MaskedLMNextSentence()
-    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
-        dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
-        outputs = model(batch, **dropouts)
-        pairs = objective.losses(batch, outputs)
-        loss = sum(losses.mean(*pair) for pair in pairs.values())
-    return tape.gradient(loss, [v.value for v in model.trainable_variables])
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
-)
-def test_a_training_step_compiles_with_xla(dtype):
-    model = sentence_pairs.PretrainingModel(STILL, dtype=dtype)
-    batch = {key: tf.constant(value) for key, value in tiny_batch().items()}
-    plain = tf.function(lambda: gradients(model, batch, None))()
-    compiled = tf.function(lambda: gradients(model, batch, None), jit_compile=True)()
-    tolerance = 1e-6 if dtype == "float32" else 2e-2
-    for variable, a, b in zip(model.trainable_variables, plain, compiled, strict=True):
-        # Dense: what replicas add up and the optimizer takes.
-        assert isinstance(a, tf.Tensor) and a.dtype == tf.float32, variable.path
-        np.testing.assert_allclose(a, b, atol=tolerance, err_msg=variable.path)
 
 
 def test_xla_draws_the_same_masks():

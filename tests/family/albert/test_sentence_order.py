@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import create_pretraining_data
 import inspect_records
 import run_pretraining
 import tests
@@ -20,6 +19,7 @@ from family.albert.encoder import AlbertConfig
 from family.albert.sentence_order import MaskedLMSentenceOrder
 from modeling import losses
 from modeling.objectives.sentence_pairs import MaskedLMNextSentence
+from tests import records as records_of
 from tests import reference_pairs
 from tests.family.albert.test_albert_encoder import golden, read_config
 from tests.pretraining import flags, results, run_twice
@@ -51,19 +51,8 @@ TEXT = "\n\n".join(
 
 def make_records(folder, **changes):
     folder.mkdir(exist_ok=True)
-    (folder / "text.txt").write_text(TEXT + "\n\nalone .")
-    given = {
-        "input_file": [str(folder / "text.txt")],
-        "output_file": [str(folder / "records@2")],
-        "vocab_file": SMALL_VOCAB,
-        "instances": "sentence_order",
-        "max_seq_length": 64,
-        "max_predictions_per_seq": 10,
-        "dupe_factor": 2,
-        "num_workers": 1,
-    }
-    create_pretraining_data.main(create_pretraining_data.Options(**given | changes))
-    return f"{folder}/records-*"
+    given = {"instances": "sentence_order", "text": TEXT + "\n\nalone ."}
+    return records_of.make_records(folder, **given | changes)
 
 
 def inspect(records, capsys, **changes):

@@ -1,5 +1,6 @@
 """Files to pieces: wherever they are cut, the same sentences and documents come out."""
 
+import itertools
 import json
 
 import numpy as np
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from errors import UserError
 from files import inputs, sources
 from tests.packed import pack
+from tests.text.corpus.readers import documents
 from text.corpus import formats, line_formats, text_format
-from text.corpus.formats import TextOptions
 from text.corpus.text_format import FileSpan
 
 LINE_FORMATS = ["sentences", "paragraphs", "files", "jsonl"]
@@ -31,14 +32,8 @@ def cut(*paths, input_format):
 
 def read(pieces, input_format):
     """What documents hold, in the order of the pieces: lists of sentences."""
-    found = [[]]
-    for span in (span for piece in pieces for span in piece):
-        for item in formats.read(span, TextOptions(input_format=input_format)):
-            if item is None:
-                found.append([])
-            else:
-                found[-1].append(item)
-    return [document for document in found if document]
+    spans = itertools.chain.from_iterable(pieces)
+    return list(filter(None, documents(spans, input_format=input_format)))
 
 
 def write(folder, name, content):

@@ -93,6 +93,7 @@ def test_what_asks_for_a_missing_folder_says_so_in_one_line(tmp_path):
     shutil.rmtree(core / "family" / "xlnet")
     config = {"architecture": "xlnet", "vocab_size": 9}
     (core / "config.json").write_text(json.dumps(config))
+    (core / "none").touch()  # is found before it is read
     asked = [
         "run_pretraining.py",
         "--do_train",

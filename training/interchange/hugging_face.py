@@ -101,6 +101,10 @@ class HuggingFace(Format):
             f"model is from, or pass {setting('bert_config_file')}"
         )
 
+    def read_config(self, path: str) -> dict:
+        is_known = path == self._config_file and self._config
+        return dict(self._config) if is_known else super().read_config(path)
+
     def task(self) -> dict:
         config = self._config
         if not config and anywhere.exists(self._config_file):

@@ -40,9 +40,9 @@ def make(**changed):
     return batch
 
 
-def make_records(folder, **changes) -> str:
+def make_records(folder, text=STATEMENTS, **changes) -> str:
     """Runs the script on a longer text; returns the pattern of its records."""
-    (folder / "text.txt").write_text(STATEMENTS)
+    (folder / "text.txt").write_text(text)
     given = {
         "input_file": [str(folder / "text.txt")],
         "output_file": [str(folder / "records@2")],

@@ -41,7 +41,6 @@ def copy(made, tmp_path):
     return copy_first(made, tmp_path)
 
 
-@pytest.mark.slow
 def test_what_this_project_makes_is_sound(made, capsys):
     status, lines = inspect(made / "part-0*2", capsys=capsys, num_shown=1)
     assert status == 0
@@ -78,7 +77,6 @@ def change_description(path, change):
     path.write_text(json.dumps(description))
 
 
-@pytest.mark.slow
 def test_the_mask_rate_given_must_hold(copy, capsys):
     alone(copy)
     assert inspect(copy, capsys=capsys)[0] == 0

@@ -139,7 +139,6 @@ def test_a_text_that_is_too_short_has_no_rows():
 # --- Records -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_records_are_written_in_order_and_sound(tmp_path, capsys):
     text = (tests.GOLDEN / "pretraining" / "corpus.txt").read_text()
     (tmp_path / "text.txt").write_text("\n".join(text.splitlines()[:250]))

@@ -103,7 +103,6 @@ def problems(settings):
     return found.violations.lines()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{}, DYNAMIC], ids=["pairs", "full_sentences"])
 def test_records_do_not_depend_on_who_makes_them(folder, changed):
     settings = make(folder, **changed)

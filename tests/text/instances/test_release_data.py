@@ -102,7 +102,6 @@ def right(tmp_path_factory):
     return {kind: list(samples(folder, kind, NUM_SEEDS)) for kind in KINDS}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("whole_words", KINDS)
 def test_the_data_is_the_release_s(right, whole_words):
     golden = golden_statistics(KINDS[whole_words])

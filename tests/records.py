@@ -33,7 +33,7 @@ def make(**changed):
     options = Options(**given)
     create_pretraining_data.main(options)
     paths = create_pretraining_data._output_files(given["output_file"], False)
-    schema = options.make().schema()
+    schema = options.make_instances().schema()
     examples = [example for path in paths for example in framing.read(path)]
     batch, faults = encoding.decode(examples, schema)
     assert not faults

@@ -210,7 +210,9 @@ def _make_rows(flags: PretrainingOptions, records: RecordSet) -> Rows:
     """
     released = _released_rows(flags)
     kinds = {
-        each.path: dataclasses.replace(RowOptions.of(each), **_sizes(flags)).make()
+        each.path: dataclasses.replace(
+            RowOptions.of(each), **_sizes(flags)
+        ).make_instances()
         for each in records.descriptions
     }
     rows_of = {}
@@ -241,12 +243,12 @@ def _released_rows(flags: PretrainingOptions) -> Instances:
     task = flags.objective_class.needs.sentence_task
     return RowOptions.of_release(
         lambda rows: rows.sentence_task == task, **_sizes(flags)
-    ).make()
+    ).make_instances()
 
 
 def _check_released(file: RecordFile, released: Instances, flags: PretrainingOptions):
     """Refuses BERT's records as those of a release whose records have more features."""
-    bert = RowOptions.of_release(**_sizes(flags)).make()
+    bert = RowOptions.of_release(**_sizes(flags)).make_instances()
     own = {f.name for f in released.schema()} - {f.name for f in bert.schema()}
     if not own:
         return

@@ -63,7 +63,7 @@ def inspect(records, capsys, **changes):
 
 def test_records_have_the_release_s_features(tmp_path):
     facts = json.loads((GOLDEN / "facts.json").read_text())["record_schema"]
-    instances = RowOptions(instances="sentence_order").make()
+    instances = RowOptions(instances="sentence_order").make_instances()
     kinds = {"int64": "int64_list", "float32": "float_list"}
     assert facts == {
         feature.name: {"kind": kinds[feature.dtype], "length": feature.length}
@@ -79,7 +79,7 @@ def test_the_release_s_rows_keep_the_rules():
     facts = json.loads((GOLDEN / "facts.json").read_text())["vocab_default"]
     vocabulary = Vocabulary.load(str(tests.ROOT / "vocab" / "vocab.txt"))
     recipe = RowOptions.of_release(lambda rows: rows.sentence_task == "sentence_order")
-    instances = recipe.make()
+    instances = recipe.make_instances()
     rows = [_row(example, vocabulary) for example in facts["examples"]]
     examples = encoding.encode(
         {name: np.stack([row[name] for row in rows]) for name in rows[0]},
@@ -329,7 +329,7 @@ def plan(arrays, seed, *, max_num_tokens=20, short_seq_prob=0.1, **recipe):
         max_seq_length=max_num_tokens + 3,
         short_seq_prob=short_seq_prob,
         **recipe,
-    ).make()
+    ).make_instances()
     rng = np.random.default_rng(seed)
     last = len(arrays[1]) - 1
     return instances.plan(_Corpus(*arrays), 0, last, VOCABULARY, rng)

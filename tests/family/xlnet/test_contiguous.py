@@ -77,7 +77,9 @@ def documents(seed, number=30):
 
 def made(texts, blocks, **flags):
     """The rows of texts, planned in some blocks: [batches, rows, length], and counts."""
-    instances = RowOptions(instances="contiguous", masking="dynamic", **flags).make()
+    instances = RowOptions(
+        instances="contiguous", masking="dynamic", **flags
+    ).make_instances()
     sentences = [sentence for text in texts for sentence in text]
     corpus = Corpus.in_memory(
         np.array([id for sentence in sentences for id in sentence], np.uint16),

@@ -222,7 +222,7 @@ def test_records_hold_no_masks_and_are_sound(tmp_path, capsys, changes, features
             masking="dynamic",
             **{name: value for name, value in changes.items() if name != "dupe_factor"},
         )
-        .make()
+        .make_instances()
         .schema()
     )
     assert len(schema) == features

@@ -75,7 +75,7 @@ def make(folder, **changed):
 def records(settings):
     """The rows of all files before masking, without padding."""
     examples = [x for path in settings.output_files for x in framing.read(path)]
-    instances = settings.make()
+    instances = settings.make_instances()
     batch, faults = encoding.decode(examples, instances.schema())
     assert not faults
     vocabulary = load_vocabulary(settings.vocab_file)

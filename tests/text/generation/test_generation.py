@@ -26,7 +26,7 @@ GOLDEN = tests.GOLDEN
 def read(settings):
     """All records, as arrays."""
     examples = [e for path in settings.output_files for e in framing.read(path)]
-    batch, faults = encoding.decode(examples, settings.make().schema())
+    batch, faults = encoding.decode(examples, settings.make_instances().schema())
     assert not faults
     return batch
 

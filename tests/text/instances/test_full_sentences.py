@@ -40,7 +40,7 @@ def packed(folder, documents, kind):
         piece += [*document, None]
     corpus = write(folder, [piece])
     assert documents_in(corpus) == documents
-    instances = RowOptions(instances=kind, max_seq_length=SIZE).make()
+    instances = RowOptions(instances=kind, max_seq_length=SIZE).make_instances()
     planned, counts = instances.plan(corpus, 0, len(documents), VOCABULARY, None)
     starts, lengths = instances.runs(planned)
     tokens = corpus.ids.gather(starts, lengths)

@@ -89,7 +89,7 @@ def make(tmp_path):
 
 def masked_runs(path, vocabulary):
     """The shares of runs of 1, 2, 3 and 4 masked words, and the tokens shown in them."""
-    schema = RowOptions(instances="sentence_order").make().schema()
+    schema = RowOptions(instances="sentence_order").make_instances().schema()
     batch, faults = encoding.decode(list(framing.read(path)), schema)
     assert not faults
     rows, slots = np.nonzero(batch["masked_lm_weights"])

@@ -60,7 +60,11 @@ def statistics(batch):
 
 
 def golden_statistics(name):
-    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
+    schema = (
+        RowOptions(max_seq_length=64, max_predictions_per_seq=10)
+        .make_instances()
+        .schema()
+    )
     examples = list(framing.read(str(GOLDEN / "pretraining" / name)))
     batch, faults = encoding.decode(examples, schema)
     assert not faults

@@ -47,7 +47,11 @@ def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", steps=(), **setti
 
 
 def parsed():
-    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
+    schema = (
+        RowOptions(max_seq_length=64, max_predictions_per_seq=10)
+        .make_instances()
+        .schema()
+    )
     return reading.Records(RecordSet([RECORDS]).files, schema)
 
 

@@ -100,7 +100,7 @@ class Options(GenerationOptions):
                 f"--shard_index={self.shard_index}: must be from 0 to "
                 f"{self.num_shards - 1}, below --num_shards"
             )
-        if self.runner and self.make().rows_per_batch:
+        if self.runner and self.make_instances().rows_per_batch:
             raise UserError(
                 f"--instances={self.instances} is not for --runner, which writes records "
                 "in no order"

@@ -80,7 +80,7 @@ def trained(settings: Settings) -> list:
     paths = list(settings.output_files)
     found = RecordSet(paths)
     flags = found.files[0].description.flags if found.descriptions else {}
-    schema = settings.make().schema()
+    schema = settings.make_instances().schema()
     records = reading.Records(
         found.files, schema, rows_per_batch=flags.get("rows_per_batch", 0)
     )

@@ -162,7 +162,7 @@ def main(chosen: Options) -> None:
                     f"{count:,} records of {length} tokens, {kind}: {size / 1e6:.0f} MB, "
                     f"written in {seconds:.0f} s"
                 )
-                data = reading.Records(files, rows.make().schema(), _SIZES)
+                data = reading.Records(files, rows.make_instances().schema(), _SIZES)
                 works = stages(data, chosen.batch_size)
                 if flags:
                     works[_MASKS] = masks(rows, chosen.batch_size)

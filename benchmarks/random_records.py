@@ -25,7 +25,7 @@ def write(
         vocab_size: more than 1,000; ids are below it.
     """
     rng = np.random.default_rng(0)
-    schema = rows.make().schema()
+    schema = rows.make_instances().schema()
     outputs = []
     for number in range(_FILES):
         name = f"records-{number}"

@@ -39,7 +39,7 @@ class Options(options.Group):
 def update_once(folder: str, batch_size: int, first_batch: int) -> None:
     """Runs the update of one batch, as run_pretraining.py does after a start."""
     patterns = [os.path.join(folder, "records-?")]
-    data = reading.Records(RecordSet(patterns).files, _ROWS.make().schema())
+    data = reading.Records(RecordSet(patterns).files, _ROWS.make_instances().schema())
     config = BertConfig(
         vocab_size=random_records.VOCAB_SIZE,
         hidden_size=8,

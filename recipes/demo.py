@@ -288,7 +288,7 @@ def _masked_tokens(examples):
     """The original tokens at the masked positions."""
     schema = (
         RowOptions(max_seq_length=_SEQ_LENGTH, max_predictions_per_seq=_PREDICTIONS)
-        .make()
+        .make_instances()
         .schema()
     )
     batch, _ = encoding.decode(list(examples), schema)

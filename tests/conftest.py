@@ -50,7 +50,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--note_durations",
         action="store_true",
-        help="write tests/durations.json, by which files are ordered",
+        help="write tests/durations.json: which tests are slow, and the order of files",
     )
 
 
@@ -64,22 +64,35 @@ def pytest_configure(config):
 
 
 class _Durations:
-    """The seconds of each file, its fixtures included, whichever process ran it."""
+    """The seconds of each file, its fixtures included, and of each test, all its cases
+    together, whichever process ran them."""
 
     def __init__(self):
         self._seconds = collections.Counter()
 
     def pytest_runtest_logreport(self, report):
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
+        self._seconds[_name_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self, session):
         if not hasattr(session.config, "workerinput"):
-            seconds = {k: round(v) for k, v in self._seconds.items() if v >= 1}
+            known = json.loads(_DURATIONS.read_text()) | self._seconds
+            seconds = {
+                name: round(value)
+                for name, value in known.items()
+                if value >= 1 and (tests.ROOT / name.partition("::")[0]).exists()
+            }
             text = json.dumps(dict(sorted(seconds.items())), indent=1)
             _DURATIONS.write_text(text + "\n")
 
 
+def _name_of(nodeid):
+    """A test without its case."""
+    return nodeid.partition("[")[0]
+
+
 def pytest_collection_modifyitems(config, items):
+    """Marks as slow what takes more than a second, and orders the files."""
     if not config.getoption("everything"):
         kept, left_out = [], []
         for item in items:
@@ -87,8 +100,11 @@ def pytest_collection_modifyitems(config, items):
             (left_out if is_left_out else kept).append(item)
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
-    # The longest files first: as the last, they would leave the other processes idle.
     seconds = json.loads(_DURATIONS.read_text())
+    for item in items:
+        if _name_of(item.nodeid) in seconds:
+            item.add_marker("slow")
+    # The longest files first: as the last, they would leave the other processes idle.
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
     _skip_oracles(items)
 

@@ -30,7 +30,13 @@ TINY = BertConfig(
 )
 
 
-def convert(**flags):
+def convert(source=None, target=None, **flags):
+    """One checkpoint, or a list of them, into a folder."""
+    if source is not None:
+        sources = source if isinstance(source, list) else [source]
+        flags["input"] = [str(each) for each in sources]
+    if target is not None:
+        flags["output_dir"] = str(target)
     return convert_checkpoint.main(convert_checkpoint.Options(**flags))
 
 

@@ -14,7 +14,9 @@ from text.tokenizers.vocabulary import Vocabulary
 VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
 VOCABULARY = Vocabulary.load(VOCAB)
 CLS, SEP, MASK = VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.mask_id
-SCHEMA = RowOptions(max_seq_length=32, max_predictions_per_seq=6).make().schema()
+SCHEMA = (
+    RowOptions(max_seq_length=32, max_predictions_per_seq=6).make_instances().schema()
+)
 
 
 def write(folder):

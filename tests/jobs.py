@@ -141,6 +141,22 @@ def results(folder: pathlib.Path, name: str = "output") -> dict:
     return json.loads((folder / name / "eval_results.json").read_text())
 
 
+def predictions(folder: pathlib.Path, name: str = "output") -> list[dict]:
+    """The answers to a test set, from an output_dir within a folder."""
+    lines = (folder / name / "predictions.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def check_export(folder: pathlib.Path, name: str = "output") -> dict:
+    """An export answers as the script did; returns what describes it."""
+    known, served = predictions(folder, name), Predictor(str(folder / name))
+    found = served.predict([{"text": each["text"]} for each in known])
+    for one, other in zip(found, known, strict=True):
+        assert one["predicted"] == other["predicted"]
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    return served.description
+
+
 def check_masks(output: str, vocab_file: str, capsys) -> None:
     """fill_mask.py and an export of the same run fill a mask alike."""
     text = "the [MASK]"

@@ -33,16 +33,16 @@ def make(**changed):
     options = Options(**given)
     create_pretraining_data.main(options)
     paths = create_pretraining_data._output_files(given["output_file"], False)
-    schema = options.make().schema()
+    schema = options.make_instances().schema()
     examples = [example for path in paths for example in framing.read(path)]
     batch, faults = encoding.decode(examples, schema)
     assert not faults
     return batch
 
 
-def make_records(folder, **changes) -> str:
+def make_records(folder, text=STATEMENTS, **changes) -> str:
     """Runs the script on a longer text; returns the pattern of its records."""
-    (folder / "text.txt").write_text(STATEMENTS)
+    (folder / "text.txt").write_text(text)
     given = {
         "input_file": [str(folder / "text.txt")],
         "output_file": [str(folder / "records@2")],

@@ -37,9 +37,8 @@ def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
         if guise == "folder":
             path.mkdir()
             (path / "mine.txt").write_text(content)
-        elif guise in ("link", "link to nothing"):
-            if guise == "link":
-                (elsewhere / path.name).write_text(content)
+        elif guise == "link":
+            (elsewhere / path.name).write_text(content)
             path.symlink_to(elsewhere / path.name)
         else:
             path.write_text(content)

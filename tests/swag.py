@@ -57,11 +57,6 @@ def write_json_lines(path, *objects):
     path.write_text("".join(json.dumps(each) + "\n" for each in objects))
 
 
-def answers(folder, name="predictions.jsonl"):
-    lines = (folder / "output" / name).read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}
 
 

@@ -62,7 +62,6 @@ def imported(path: pathlib.Path) -> set[str]:
     return {name.split(".")[0] for name in modules_imported(path)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("floor", FLOORS)
 def test_floor_imports_only_what_lies_below(floor):
     files = sorted((ROOT / floor).rglob("*.py"))
@@ -79,7 +78,6 @@ def test_pre_training_fine_tuning_and_queries_do_not_import_each_other():
             assert not used & (rooms - {room}), path
 
 
-@pytest.mark.slow
 def test_no_package_goes_round_in_a_circle():
     """A package is a folder; its own modules count as one."""
     below = {}
@@ -103,7 +101,6 @@ def test_no_package_goes_round_in_a_circle():
     assert not [package for package in below if package in reached(package, set())]
 
 
-@pytest.mark.slow
 def test_no_function_or_file_is_too_long_to_read():
     folders = (*FLOORS, "tests")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
@@ -224,7 +221,6 @@ READS_WITH_TENSORFLOW = {"files/anywhere", "files/sources"} | {
 }
 
 
-@pytest.mark.slow
 def test_only_graphs_of_text_need_tensorflow_and_nothing_in_text_needs_graphs():
     """A worker that writes records needs neither: half a gigabyte, and some seconds."""
     need = set()
@@ -253,7 +249,6 @@ def test_workers_that_write_records_load_no_tensorflow():
 ROWS = ("instances", "inspectors", "row_options", "tokenizers", "forms")
 
 
-@pytest.mark.slow
 def test_rows_of_a_relative_load_no_tensorflow_and_its_encoder_no_text():
     """Workers and `--help` read the one; the other is a part of modeling/."""
     seen = 0
@@ -282,7 +277,6 @@ def modules_reached(module: str, seen: set[str]) -> set[str]:
     return seen
 
 
-@pytest.mark.slow
 def test_what_keras_only_looks_for_is_not_loaded_at_the_start(tmp_path):
     """It would double the time of every start; what needs it can still import it."""
     program = tmp_path / "program.py"
@@ -333,7 +327,6 @@ def test_json_files_are_read_through_one_door():
     assert found == allowed
 
 
-@pytest.mark.slow
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""
     paths = (path.relative_to(ROOT) for path in (ROOT / "training").rglob("*.py"))

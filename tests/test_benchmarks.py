@@ -9,7 +9,6 @@ from benchmarks import gpu, gpu_report, input
 from tests import jobs
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_step_has_a_figure_or_a_reason(tmp_path):
     """Only ours is installed; peers are lines that say so."""
@@ -62,7 +61,6 @@ def test_what_fails_or_has_no_time_is_a_line_and_the_rest_is_kept(tmp_path):
     assert json.loads((tmp_path / "gpu.json").read_text())["steps"] == report.steps
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_stage_of_the_input_is_measured(capsys):
     input.main(

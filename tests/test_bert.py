@@ -69,7 +69,6 @@ def test_vectors_are_those_of_the_outputs(encoder):
     assert encoder.embed([]).shape == (0, 64)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
     bert.save(encoder, tmp_path / "saved", layout=layout)
@@ -125,16 +124,10 @@ def test_what_lora_learned_is_saved(tmp_path, layout):
 
 def test_a_single_request_is_no_list_of_them():
     task = bert.Task(types.SimpleNamespace(parts={"text": "text"}, predict=None))
-    for request in ("I liked it.", b"I liked it.", {"text": "I liked it."}, None, 5):
+    single = ("I liked it.", b"I liked it.", {"text": "I liked it."}, np.array("a b"))
+    for request in (*single, None, 5):
         with pytest.raises(bert.UserError, match="pass a list of them"):
             task.predict(request)
-
-
-@pytest.mark.parametrize("batch_size", [-1, 0, 1.0, None, "a", True])
-def test_a_batch_has_a_whole_number_of_requests(batch_size):
-    task = bert.Task(types.SimpleNamespace(parts={"text": "text"}, predict=None))
-    with pytest.raises(bert.UserError, match="must be a whole number from 1 to"):
-        task.predict(["I liked it."], batch_size=batch_size)
 
 
 @pytest.mark.parametrize("shape", [[None, None], None], ids=str)
@@ -232,14 +225,12 @@ def _masked():
         (lambda e: e.tokenize(["a", 3]), "text 1: is 3; it must be a string"),
         (lambda e: e.tokenize(["a"], max_seq_length=999), "must be from 3 to 128"),
         (lambda e: e.tokenize("a text"), "'a text', a single string; pass a list"),
-        (lambda e: e.embed("a text"), "'a text', a single string; pass a list"),
         (lambda e: e.tokenize(None), "texts is None; pass a list of strings"),
         (lambda e: e.tokenize({"a": "b"}), "pass a list of strings, or of pairs"),
         (lambda e: e.tokenize(b"a text"), "a single string"),
         (lambda e: e.tokenize([("a", None)]), "must be a string, or a pair"),
         (lambda e: e.tokenize(["a"], max_seq_length="16"), "must be a whole number"),
         (lambda e: e(["a text"]), "pass what `tokenize` or `inputs` returns"),
-        (lambda e: e.inputs(999), "must be from 3 to 128"),
         (lambda e: e.embed(["a"], batch_size=0), "a whole number from 1 to 1,048"),
         (lambda e: e.embed(["a"], layer="last"), "layer='last': must be a whole"),
         (lambda e: e.embed(["a"], pooling="max"), "must be 'mean' or 'cls'"),
@@ -266,15 +257,11 @@ def _masked():
             "1 text, but 2",
         ),
         (lambda e: bert.optimizer("1e-5", 9), "learning_rate='1e-5': must be a number"),
-        (lambda e: bert.optimizer(1e-5, 9.5), "num_train_steps=9.5: must be a whole"),
         (
             lambda e: bert.optimizer(1e-5, 0),
             "num_train_steps=0: must be a whole number",
         ),
-        (
-            lambda e: bert.optimizer(1e-5, 9, weight_decay=None),
-            "weight_decay=None: must",
-        ),
+        (lambda e: bert.optimizer(1e-4, 9, num_warmup_steps=20), "=20: is more than"),
         (
             lambda e: bert.optimizer(1e-5, 9, beta=1),
             "beta: no such argument; .* weight",
@@ -293,10 +280,8 @@ def _masked():
         (lambda e: bert.load_task(MODEL), "contains no exported model"),
         (lambda e: bert.save(e, "x", layout="onnx"), "must be 'release' or"),
         (lambda e: bert.save(e.layer, "x"), "pass what `bert.load` returned"),
-        (lambda e: bert.save(e, None), "folder=None: must be the path"),
         (lambda e: bert.load(""), "path='': must be the path"),
         (lambda e: bert.load(MODEL, dtype="float99"), "must be 'float32' or"),
-        (lambda e: bert.load_task(3), "path=3: must be the path"),
         (lambda e: bert.load_task("x.keras"), "use keras.models.load_model"),
         (lambda e: bert.load(MODEL, lower=True), "lower: no such argument; .* do_low"),
         (
@@ -309,32 +294,20 @@ def _masked():
         ),
         (lambda e: e({"input_masks": [[1]]}), "inputs has 'input_masks'; it may have"),
         (lambda e: e({}), "inputs has no input_ids; pass what `tokenize` returns"),
-        (lambda e: bert.dataset(["a", "b"], {0: 5, 1: 6}, e), "labels is {0: 5, 1: 6}"),
-        (lambda e: bert.dataset(["a", "b"], b"ab", e), "labels is b'ab'; pass a list"),
         (lambda e: bert.dataset(["a"], [0], e, seed=-1), "seed=-1: must be a whole"),
         (
             lambda e: bert.optimizer(1, 9, layerwise_lr_decay=8, encoder=e),
             "layerwise_lr_decay=8: must be a number above 0 and at most 1",
         ),
-        (
-            lambda e: bert.optimizer(1, 9, layerwise_lr_decay=0.8, encoder=e.layer),
-            "pass what `bert.load` returned",
-        ),
         (lambda e: bert.load_task("nowhere"), "nowhere: no such folder"),
         (lambda e: bert.load_task("hf://a"), "allowed only for a model to load"),
-        (lambda e: bert.load_task("http://x"), "files at http:// cannot be opened"),
         (lambda e: bert.load(MODEL, vocab_file=1.5), "vocab_file=1.5: must be the"),
-        (
-            lambda e: bert.load_masked_lm(MODEL, bert_config_file="http://x"),
-            "files at http:// cannot be opened",
-        ),
+        (lambda e: bert.load_task("http://x"), "files at http:// cannot be opened"),
         (lambda e: bert.save(e, "a\0b"), "has the character '.x00', which is not"),
         (lambda e: e.inputs(prefix="/"), "prefix='/': must not have a slash"),
-        (lambda e: e.tokenize(np.array("a")), "'a', a single string; pass a list"),
         (lambda e: e({"input_ids": np.array(5)}), "must be whole numbers, .texts, tok"),
         (lambda e: e({"input_ids": [[5], [5, 6]]}), "all of the same length"),
         (lambda e: e({"input_ids": [[-1]]}), "input_ids has -1; it must be from 0 to"),
-        (lambda e: e({"input_ids": [[5, 10**6]]}), "input_ids has 1000000; it must be"),
         (
             lambda e: e({"input_ids": keras.ops.array([[2, -1]])}),
             "input_ids has -1; it must be from 0 to",
@@ -344,7 +317,6 @@ def _masked():
             "segment_ids is 7; it must be whole numbers",
         ),
         (lambda e: e({"input_ids": [[2] * 999]}), "has rows of 999 tokens; this model"),
-        (lambda e: e({"input_ids": np.zeros((2, 0), int)}), "has rows of 0 tokens"),
         (
             lambda e: e({"input_ids": [[2]], "segment_ids": [[7]]}),
             "segment_ids has 7; it must be from 0 to 1",
@@ -357,7 +329,6 @@ def _masked():
             lambda e: e(e.tokenize(["a"]), training="no"),
             "training='no': must be True or False",
         ),
-        (lambda e: bert.optimizer(np.inf, 9), "learning_rate=inf: must be a number"),
         (lambda e: _masked().fill(["a [MASK]"]), "it must be a string"),
         (lambda e: _masked().fill("a [MASK]", top_k=0), "top_k=0: must be a whole"),
     ],
@@ -406,7 +377,6 @@ def fit_in_keras(folder, backend="tensorflow", part="bert"):
     assert f"all checks passed on {backend}" in done.stdout, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     [
@@ -427,13 +397,11 @@ def test_an_encoder_is_a_layer_of_keras(tmp_path, backend):
     fit_in_keras(tmp_path, backend)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_encoder_has_the_formats_of_keras(tmp_path):
     fit_in_keras(tmp_path, part="formats")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_fit_on_replicas_equals_one_device(tmp_path):
     fit_in_keras(tmp_path, part="replicas")
@@ -446,7 +414,6 @@ trainer.model_supports_jit = lambda model: False
 """
 
 
-@pytest.mark.slow
 def test_every_block_of_the_page_runs(tmp_path, request):
     """In a process of its own: `fit` takes gigabytes where thousands of functions are."""
     shutil.copytree(MODEL, tmp_path / "uncased_L-2_H-128_A-2")
@@ -511,7 +478,6 @@ def _asked_and_answered(folder, inputs, names):
             yield request, {name: line[name] for name in names}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", tiers.cases(RUNS, ["run_classifier.py"]))
 def test_a_run_without_an_export_answers(tmp_path, untraced, capsys, script):
     write, run, names = RUNS[script]
@@ -584,8 +550,3 @@ def test_names_and_exports_are_told_from_folders(tmp_path):
     (tmp_path / "export.json").write_text("{}")
     with pytest.raises(bert.UserError, match="is an export; use bert.load_task, or"):
         bert.load(tmp_path)
-
-
-def test_a_warmup_longer_than_the_training_is_refused():
-    with pytest.raises(bert.UserError, match="num_warmup_steps=200: is more than"):
-        bert.optimizer(1e-4, num_train_steps=100, num_warmup_steps=200)

@@ -137,9 +137,3 @@ def test_a_call_works_or_says_in_one_line_why_not(
         if time.monotonic() - begun > 5:
             wrong.append((value, "takes long"))
     assert not wrong
-
-
-def test_an_array_without_dimensions_is_not_a_list_of_requests():
-    task = bert.Task(types.SimpleNamespace(parts={"text": "text"}, predict=list))
-    with pytest.raises(bert.UserError, match="pass a list of them"):
-        task.predict(np.array("a b"))

@@ -38,14 +38,12 @@ def on_jax(folder, on_tensorflow):
     return _run(folder, "jax", "write", folder / "tensorflow.keras")
 
 
-@pytest.mark.slow
 def test_vectors_and_words_are_those_of_tensorflow(on_tensorflow, on_jax):
     for name in ("outputs", "mean", "cls", "probabilities"):
         np.testing.assert_allclose(on_jax[name], on_tensorflow[name], atol=1e-5)
     assert on_jax["words"].tolist() == on_tensorflow["words"].tolist()
 
 
-@pytest.mark.slow
 def test_fit_learns_what_it_learns_on_tensorflow(on_tensorflow, on_jax):
     """Scores less exactly than losses: Adam divides the smallest gradients, whose last bits
     differ, by themselves."""
@@ -55,7 +53,6 @@ def test_fit_learns_what_it_learns_on_tensorflow(on_tensorflow, on_jax):
     np.testing.assert_allclose(on_jax["jax"], on_tensorflow["tensorflow"], atol=1e-4)
 
 
-@pytest.mark.slow
 def test_files_of_keras_are_read_by_the_other_backend(folder, on_tensorflow, on_jax):
     again = _run(folder, "tensorflow", "read", folder / "jax.keras")
     np.testing.assert_allclose(again["jax"], on_jax["jax"], atol=1e-5)
@@ -63,7 +60,6 @@ def test_files_of_keras_are_read_by_the_other_backend(folder, on_tensorflow, on_
     np.testing.assert_allclose(on_jax["tensorflow"], expected, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_both_backends_save_the_same_bytes(folder, on_jax):
     saved = [
         {path.name: path.read_bytes() for path in (folder / backend).iterdir()}
@@ -72,7 +68,6 @@ def test_both_backends_save_the_same_bytes(folder, on_jax):
     assert saved[0] == saved[1] and "bert_model.ckpt.index" in saved[0]
 
 
-@pytest.mark.slow
 def test_what_jax_cannot_do_is_said_in_one_line(on_jax):
     refused = str(on_jax["task"])
     assert refused.startswith(
@@ -83,7 +78,6 @@ def test_what_jax_cannot_do_is_said_in_one_line(on_jax):
     assert str(on_jax["wrong"]).startswith("input_ids has -1; it must be from 0 to")
 
 
-@pytest.mark.slow
 def test_another_backend_of_keras_json_is_refused(tmp_path):
     (tmp_path / "keras.json").write_text(json.dumps({"backend": "numpy"}))
     env = jobs.ENVIRONMENT | {"KERAS_HOME": str(tmp_path)}

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import shutil
 
 import numpy as np
@@ -12,13 +11,11 @@ import pytest
 import convert_checkpoint
 import run_classifier
 import run_ner
-import run_squad
 from training.backend import tf
 from errors import UserError
 from modeling import layers
 from modeling.bilstm import BiLstm
 from modeling.objectives import masked_lm, tasks
-from serving import predictor
 from tests import jobs, ner, numpy_lstm, squad, tiny
 
 LENGTHS = (5, 1, 8)
@@ -62,7 +59,6 @@ def outputs(model, head, inputs, **given):
 # --- The network ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_read_the_states_of_both_directions(head):
@@ -91,7 +87,6 @@ def test_heads_read_the_states_of_both_directions(head):
             np.testing.assert_allclose(mine, row, rtol=0, atol=2e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", ["one label", "span", "tags"])
 def test_the_input_of_every_layer_has_dropout_and_the_head_its_own(head):
     seen = []
@@ -107,17 +102,6 @@ def test_the_input_of_every_layer_has_dropout_and_the_head_its_own(head):
     assert seen[-len(widths) :] == [(width, 0.2) for width in widths]
 
 
-def test_layers_follow_from_the_seed_and_heads_without_them_are_as_ever():
-    one, same = (network("tags", num_layers=1).weights for _ in range(2))
-    for a, b in zip(one, same, strict=True):
-        np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
-    plain = tasks.Tagging(5).network(CONFIG, seed=3)
-    assert not plain.lstms and plain.description_suffix == ""
-    assert plain.output_weights.shape == (5, 16)
-    drawn = [w.numpy().ravel()[0] for w in one if "recurrent" in w.path]
-    assert len(set(drawn)) == len(drawn) == 2
-
-
 def test_a_span_may_be_read_from_right_to_left_with_them():
     config = tiny.config(attention_direction="right_to_left")
     objective = tasks.Span()
@@ -127,7 +111,6 @@ def test_a_span_may_be_read_from_right_to_left_with_them():
     objective.check(config)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_xla_compiles_them_with_their_gradients():
     objective = tasks.Classification(2)
@@ -194,12 +177,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-def predicted(folder):
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-@pytest.mark.slow
 def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     said = (trained / "said.txt").read_text()
     assert "on 1 device; its head reads 2 BiLSTM layers of 6 units each way\n" in said
@@ -210,25 +187,10 @@ def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     assert np.any(before[name] != after[name])  # it is not frozen
     assert after["lstm_1/backward_lstm/lstm_cell/kernel"].shape == (12, 4 * SIZE)
     assert "lstm_1/backward_lstm/lstm_cell/kernel/adam_m" in after
-    known = predicted(trained)
-    found = predictor.Predictor(str(trained / "output")).predict(
-        [{"text": each["text"]} for each in known]
-    )
-    for one, other in zip(found, known, strict=True):
-        assert one["predicted"] == other["predicted"]
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-    description = json.loads((trained / "output/export/export.json").read_text())
+    description = jobs.check_export(trained)
     assert (description["lstm_layers"], description["lstm_size"]) == (2, SIZE)
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
-    changes = {"gradient_accumulation_steps": 2}
-    jobs.check_goes_on(classify, trained, tmp_path, capsys, **changes)
-
-
-@pytest.mark.slow
 def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
     folder = shutil.copytree(trained, tmp_path / "copy")
     output = folder / "output"
@@ -255,7 +217,6 @@ def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
         classify(folder, **training, lstm_size=None)
 
 
-@pytest.mark.slow
 def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path):
     plain = {"lstm_layers": 0, "lstm_size": None, "num_train_epochs": [1.0]}
     plain |= {"output_dir": str(tmp_path / "output")}
@@ -267,7 +228,6 @@ def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path
         classify(trained, **plain | LSTM, do_train=True)
 
 
-@pytest.mark.slow
 def test_hugging_faces_layout_has_no_name_for_them(trained, tmp_path):
     given = {"input": [str(trained / "output")], "output_dir": str(tmp_path / "theirs")}
     with pytest.raises(UserError, match="lstm_0/.*: Hugging Face's layout has no name"):
@@ -279,44 +239,15 @@ def test_hugging_faces_layout_has_no_name_for_them(trained, tmp_path):
         np.testing.assert_array_equal(ours[name], copied[name])
 
 
-# --- The other tasks -----------------------------------------------------------------
-
-
-def of_several_labels(folder):
-    write_files(folder)
-    return classifier_flags(folder, label_kind="several")
-
-
-def of_script(script_test):
-    def flags(folder):
-        script_test.write_files(folder)
-        return script_test.flags(folder) | LSTM
-
-    return flags
-
-
-RUNS = {
-    "several": (run_classifier, of_several_labels),
-    "squad": (run_squad, of_script(squad)),
-    "ner": (run_ner, of_script(ner)),
-}
-
-
-@pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", RUNS)
-def test_every_task_trains_with_them_and_exports_later(kind, untraced, tmp_path):
-    script, flags = RUNS[kind]
-    flags = flags(tmp_path) | {"lstm_layers": 1, "dtype": "mixed_bfloat16"}
-    flags |= {"num_train_epochs": [0.3], "eval_batch_size": 64}
-    jobs.run(script, flags | {"do_train": True})
+def test_a_span_is_trained_and_evaluated_with_them(untraced, tmp_path):
+    squad.write_files(tmp_path)
+    changes = LSTM | {"lstm_layers": 1, "dtype": "mixed_bfloat16"}
+    squad.run(tmp_path, **changes, num_train_epochs=[0.3], do_train=True)
     weights = jobs.weights(tmp_path)
     assert np.any(weights["lstm_0/backward_lstm/lstm_cell/kernel/adam_m"])
-    # The export is compared, from raw text to answers, with what the script computes.
-    exports = kind == "squad"
-    jobs.run(script, flags | {"do_eval": True, "do_export": exports})
+    squad.run(tmp_path, **changes, do_eval=True)
     assert np.isfinite(jobs.results(tmp_path)["loss"])
-    assert (tmp_path / "output" / "export").exists() == exports
 
 
 # --- Refusals ------------------------------------------------------------------------

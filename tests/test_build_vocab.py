@@ -1,6 +1,5 @@
 """A learned vocabulary: its layout, its pieces, the figures printed, and the refusals."""
 
-import gzip
 import json
 import string
 import sys
@@ -83,15 +82,6 @@ def test_a_size_out_of_reach_is_said(build, capsys):
     assert "--vocab_size=130 was not reached" in capsys.readouterr().out
 
 
-def test_packed_files_and_json_lines_are_read(build, tmp_path):
-    plain = build(TEXT)
-    (tmp_path / "text.gz").write_bytes(gzip.compress(TEXT.encode()))
-    assert build(None, input_file=[str(tmp_path / "text.gz")]) == plain
-    lines = [json.dumps({"body": line}) for line in TEXT.splitlines()]
-    made = build("\n".join(lines), input_format="jsonl", json_field="body")
-    assert made == plain
-
-
 def test_a_dump_of_a_wiki_is_read_and_what_is_left_out_is_said(
     build, tmp_path, capsys, monkeypatch
 ):
@@ -105,17 +95,6 @@ def test_a_dump_of_a_wiki_is_read_and_what_is_left_out_is_said(
         assert build(None, **given, num_workers=num_workers) == plain
     wiki = f"Wiki: {len(pages) + 1:,} pages; left out: 1 redirects"
     assert wiki in capsys.readouterr().out
-
-
-def test_a_dump_that_was_cut_off_leaves_nothing(build, tmp_path, monkeypatch):
-    pytest.importorskip("mwparserfromhell")
-    monkeypatch.setattr(text_format, "PIECE_BYTES", 500)
-    content = dump(*map(page, TEXT.splitlines()))
-    (tmp_path / "dump.xml").write_bytes(content[:-100])
-    given = {"input_file": [str(tmp_path / "dump.xml")], "input_format": "wikipedia"}
-    with pytest.raises(UserError, match="dump.xml: ends within a page"):
-        build(None, **given, num_workers=2, strip_accents=True)
-    assert not list((tmp_path / "made").iterdir())
 
 
 def test_korean_text_keeps_its_syllables_with_one_line(build, tmp_path, capsys):
@@ -255,7 +234,6 @@ def test_rare_words_make_room_but_their_characters_count():
     assert counts.characters == {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1}
 
 
-@pytest.mark.slow
 def test_every_process_writes_the_same_bytes(tmp_path):
     check_same_bytes(tmp_path, "vocab.txt", size=190)
 

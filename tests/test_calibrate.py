@@ -1,6 +1,5 @@
 """--calibrate and --label_thresholds: in results, answers and exports alike."""
 
-import json
 import shutil
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import bert
 from training import metrics
 from errors import UserError
-from serving.predictor import Predictor
 from tests import classifier, jobs, tiny
 
 
@@ -19,29 +17,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def answers(folder):
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def check_export(folder, known):
-    found = Predictor(str(folder / "output")).predict(
-        [{"text": each["text"]} for each in known]
-    )
-    for one, other in zip(found, known, strict=True):
-        assert one["predicted"] == other["predicted"]
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-    return json.loads((folder / "output/export/export.json").read_text())
-
-
-@pytest.mark.slow
 def test_a_temperature_is_in_results_answers_and_the_export(folder):
     files = classifier.custom(folder, "tsv", ["x", "y", "z", "x"])
     flags = {"do_predict": True, "do_eval": True, **files}
     classifier.run(folder, "custom", do_train=True, **flags)
-    plain, before = answers(folder), jobs.results(folder)
+    plain, before = jobs.predictions(folder), jobs.results(folder)
     classifier.run(folder, "custom", **flags, calibrate=True, do_export=True)
-    known, results = answers(folder), jobs.results(folder)
+    known, results = jobs.predictions(folder), jobs.results(folder)
     temperature = results["eval_temperature"]
     assert temperature != 1.0
     for name, value in before.items():
@@ -51,30 +33,29 @@ def test_a_temperature_is_in_results_answers_and_the_export(folder):
         odds = np.log(list(one["probabilities"].values())) / temperature
         expected = metrics.softmax(odds)
         assert list(other["probabilities"].values()) == pytest.approx(expected)
-    assert check_export(folder, known)["temperature"] == temperature
+    assert jobs.check_export(folder)["temperature"] == temperature
     # A later export takes what was fitted, without the dev set.
     shutil.rmtree(folder / "output" / "export")
     (folder / "dev.tsv").unlink()
     classifier.run(folder, "custom", **files, calibrate=True, do_export=True)
-    check_export(folder, known)
+    jobs.check_export(folder)
     lines = (folder / "output" / "eval_results.txt").read_text()
     assert "eval_ece = " in lines and "eval_ece_calibrated = " in lines
 
 
-@pytest.mark.slow
 def test_labels_have_thresholds_of_their_own(folder):
     files = classifier.custom(folder, "tsv", ["x", "x,y", "", "x,z"])
     flags = files | {"label_kind": "several", "do_eval": True, "do_predict": True}
     flags |= {"label_thresholds": True, "do_train": True}
     classifier.run(folder, "custom", **flags, calibrate=True, do_export=True)
-    results, known = jobs.results(folder), answers(folder)
+    results, known = jobs.results(folder), jobs.predictions(folder)
     thresholds = {name: results[f"eval_threshold_{name}"] for name in "xyz"}
     assert thresholds != dict.fromkeys("xyz", 0.5)
     for answer in known:
         odds = answer["probabilities"]
         expected = [name for name in "xyz" if odds[name] > thresholds[name]]
         assert answer["predicted"] == expected
-    description = check_export(folder, known)
+    description = jobs.check_export(folder)
     assert description["thresholds"] == list(thresholds.values())
     # Python answers alike, from the checkpoint.
     shutil.rmtree(folder / "output" / "export")

@@ -33,7 +33,6 @@ from text.tokenizers.wordpiece import WordPiece
 from training.interchange import hugging_face
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "architecture", "flags"),
     [
@@ -47,11 +46,11 @@ from training.interchange import hugging_face
 def test_every_head_comes_back_bit_for_bit(tmp_path, objective, architecture, flags):
     tensors = made(tmp_path, objective)
     there, back = str(tmp_path / "there"), str(tmp_path / "back")
-    convert(input=[str(tmp_path)], output_dir=there, layout="hugging_face", **flags)
+    convert(tmp_path, there, layout="hugging_face", **flags)
     said = json.loads((tmp_path / "there" / "config.json").read_text())
     assert said["architectures"] == [architecture]
     assert said["hidden_act"] == "gelu"  # there, the exact one
-    convert(input=[there], output_dir=back, layout="release")
+    convert(there, back, layout="release")
     found = Source.open(f"{back}/bert_model.ckpt").read()
     extra = found.keys() - tensors.keys()  # choices have no bias in the release
     assert extra == (
@@ -76,10 +75,10 @@ def test_every_head_comes_back_bit_for_bit(tmp_path, objective, architecture, fl
 def test_models_of_transformers_come_back_bit_for_bit(tmp_path, kind):
     source = GOLDEN / "hf" / kind
     released, again = str(tmp_path / "released"), str(tmp_path / "again")
-    convert(input=[str(source)], output_dir=released)
+    convert(source, released)
     config = BertConfig.from_json_file(f"{released}/bert_config.json")
     assert config.hidden_act == "gelu_erf"
-    convert(input=[released], output_dir=again, layout="hugging_face")
+    convert(released, again, layout="hugging_face")
     expected = safetensors.numpy.load_file(source / "model.safetensors")
     found = safetensors.numpy.load_file(f"{again}/model.safetensors")
     assert found.keys() == expected.keys()
@@ -88,10 +87,9 @@ def test_models_of_transformers_come_back_bit_for_bit(tmp_path, kind):
             assert np.array_equal(found[name], value), name
 
 
-@pytest.mark.slow
 def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys):
-    convert(input=[RELEASED], output_dir=str(tmp_path / "hf"), layout="hugging_face")
-    convert(input=[str(tmp_path / "hf")], output_dir=str(tmp_path / "released"))
+    convert(RELEASED, tmp_path / "hf", layout="hugging_face")
+    convert(tmp_path / "hf", tmp_path / "released")
     written = str(tmp_path / "released" / "bert_model.ckpt")
     capsys.readouterr()
     read_as_tensorflow_1.main(written, RELEASED)
@@ -99,7 +97,6 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys
     assert capsys.readouterr().out == f"{number} variables are the same\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "task", "said"),
     [
@@ -142,9 +139,9 @@ def test_what_a_head_is_for_goes_along(tmp_path, objective, task, said):
     made(tmp_path / "a", objective)
     (tmp_path / "a" / "task.json").write_text(json.dumps(task))
     there = "hugging_face"
-    convert(input=[str(tmp_path / "a")], output_dir=str(tmp_path / "b"), layout=there)
-    convert(input=[str(tmp_path / "b")], output_dir=str(tmp_path / "c"))
-    convert(input=[str(tmp_path / "c")], output_dir=str(tmp_path / "d"), layout=there)
+    convert(tmp_path / "a", tmp_path / "b", layout=there)
+    convert(tmp_path / "b", tmp_path / "c")
+    convert(tmp_path / "c", tmp_path / "d", layout=there)
     first, second = (
         json.loads((tmp_path / name / "config.json").read_text()) for name in "bd"
     )
@@ -165,11 +162,9 @@ def test_a_model_of_one_head_stays_one(tmp_path, without, architecture):
         return {k: v for k, v in tensors.items() if not any(w in k for w in without)}
 
     source = of_golden(tmp_path / "source", change=drop)
-    convert(input=[str(source)], output_dir=str(tmp_path / "released"))
+    convert(source, tmp_path / "released")
     again = tmp_path / "again"
-    convert(
-        input=[str(tmp_path / "released")], output_dir=str(again), layout="hugging_face"
-    )
+    convert(tmp_path / "released", again, layout="hugging_face")
     said = json.loads((again / "config.json").read_text())
     assert said["architectures"] == [architecture]
     names = safetensors.numpy.load_file(again / "model.safetensors").keys()
@@ -186,7 +181,7 @@ def test_what_stands_in_a_file_twice_is_left_out(tmp_path):
         }
 
     source = of_golden(tmp_path / "source", change=repeat)
-    convert(input=[str(source)], output_dir=str(tmp_path / "released"))
+    convert(source, tmp_path / "released")
     found = Source.open(str(tmp_path / "released" / "bert_model.ckpt")).read()
     golden = hugging_face.HuggingFace(
         str(GOLDEN / "hf" / "pretraining" / "model.safetensors")
@@ -196,16 +191,15 @@ def test_what_stands_in_a_file_twice_is_left_out(tmp_path):
 
 def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
     source = str(GOLDEN / "hf" / "pretraining")
-    convert(input=[source], output_dir=str(tmp_path / "a"), layout="hugging_face")
+    convert(source, tmp_path / "a", layout="hugging_face")
     assert not (tmp_path / "a" / "tokenizer_config.json").exists()
     assert "no vocabulary was next to the input" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     tensors = [made(f, SPAN, seed) for seed, f in enumerate(folders)]
-    convert(input=[str(f) for f in folders], output_dir=str(tmp_path / "mean"))
+    convert([str(f) for f in folders], tmp_path / "mean")
     found = Source.open(str(tmp_path / "mean" / "bert_model.ckpt")).read()
     assert found.keys() == tensors[0].keys()
     for name, value in found.items():
@@ -213,7 +207,6 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
         np.testing.assert_allclose(value, expected, atol=1e-7)
 
 
-@pytest.mark.slow
 def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
     tensors = made(tmp_path, SPAN)
     slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
@@ -222,20 +215,15 @@ def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
     )
     for keep, names in ((False, tensors.keys()), (True, tensors | slots)):
         output = str(tmp_path / f"kept {keep}")
-        convert(input=[str(tmp_path)], output_dir=output, keep_optimizer=keep)
+        convert(tmp_path, output, keep_optimizer=keep)
         found = Source.open(f"{output}/bert_model.ckpt").read()
         assert found.keys() - {"global_step"} == set(names)
 
 
-@pytest.mark.slow
 def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     (tmp_path / "words.txt").write_text("Playing\nthe\n\nplayer\n")
-    convert(
-        input=[str(tmp_path)],
-        output_dir=str(tmp_path / "more"),
-        add_words_file=str(tmp_path / "words.txt"),
-    )
+    convert(tmp_path, tmp_path / "more", add_words_file=str(tmp_path / "words.txt"))
     assert "2 words added, 1 already known; vocab_size is 12" in capsys.readouterr().out
     tokens = Vocabulary.load(str(tmp_path / "more" / "vocab.txt")).tokens
     assert tokens == [*SPECIAL_TOKENS, "playing", *TOKENS[6:], "player"]
@@ -250,11 +238,7 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
         assert np.array_equal(new[others], old[others])
     # More words than rows make the model larger.
     (tmp_path / "words.txt").write_text("".join(f"word{i}\n" for i in range(9)))
-    convert(
-        input=[str(tmp_path)],
-        output_dir=str(tmp_path / "larger"),
-        add_words_file=str(tmp_path / "words.txt"),
-    )
+    convert(tmp_path, tmp_path / "larger", add_words_file=str(tmp_path / "words.txt"))
     config = BertConfig.from_json_file(str(tmp_path / "larger" / "bert_config.json"))
     assert config.vocab_size == 18
     model = sentence_pairs.PretrainingModel(config)
@@ -262,14 +246,9 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     Source.open(str(tmp_path / "larger")).load(weights, required="")
 
 
-@pytest.mark.slow
 def test_positions_are_lengthened_by_copies(tmp_path):
     tensors = made(tmp_path, SPAN)
-    convert(
-        input=[str(tmp_path)],
-        output_dir=str(tmp_path / "longer"),
-        max_position_embeddings=15,
-    )
+    convert(tmp_path, tmp_path / "longer", max_position_embeddings=15)
     name = "bert/embeddings/position_embeddings"
     table = Source.open(str(tmp_path / "longer" / "bert_model.ckpt")).read()[name]
     old = tensors[name]
@@ -277,21 +256,15 @@ def test_positions_are_lengthened_by_copies(tmp_path):
     config = read_config(str(tmp_path / "longer"))
     longer = dataclasses.replace(TINY, max_position_embeddings=15)
     assert config == longer
-    convert(
-        input=[str(tmp_path)],
-        output_dir=str(tmp_path / "larger"),
-        max_position_embeddings=15,
-        vocab_size=20,
-    )
+    convert(tmp_path, tmp_path / "larger", max_position_embeddings=15, vocab_size=20)
     config = read_config(str(tmp_path / "larger"))
     assert config == dataclasses.replace(longer, vocab_size=20)
 
 
-@pytest.mark.slow
 def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
     a = made(tmp_path / "a", CLASSIFIER)
     made(tmp_path / "b", CLASSIFIER)
-    assert convert(input=[str(tmp_path / "a")], show=True) == 0
+    assert convert(tmp_path / "a", show=True) == 0
     said = capsys.readouterr().out
     number = sum(value.size for value in a.values())
     assert f"{number:,} weights in {len(a)} tensors" in said
@@ -336,6 +309,6 @@ def test_weights_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypat
 
     watch("fsync", lambda file: os.fstat(file).st_ino)
     watch("replace", lambda source, target: os.stat(source).st_ino)
-    convert(input=[RELEASED], output_dir=str(tmp_path / "new"), layout="hugging_face")
+    convert(RELEASED, tmp_path / "new", layout="hugging_face")
     weights = os.stat(tmp_path / "new" / "model.safetensors").st_ino
     assert done.index(("fsync", weights)) < done.index(("replace", weights))

@@ -4,14 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from keras import ops
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from training.storage.source import Source, read_config
 from errors import UserError
-from modeling import layers
-from modeling.architectures.table import make_encoder
 from modeling.objectives import sentence_pairs
 from tests import samples
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
@@ -44,48 +41,18 @@ def check(folder, teacher, kept):
     return config
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     """Of 12; the optimizer's step stays behind, vocabulary and heads come along."""
     teacher = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     student = tmp_path / "student"
-    convert(
-        input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT, layout=layout
-    )
+    convert(tmp_path, student, keep_layers=KEPT, layout=layout)
     config = check(student, teacher, KEPT)
     assert config.hidden_act == TINY.hidden_act
     assert (student / "vocab.txt").read_text().split() == TOKENS
     again = tmp_path / "again"
-    convert(input=[str(student)], output_dir=str(again), keep_layers=[1, 5])
+    convert(student, again, keep_layers=[1, 5])
     check(again, teacher, [2, 11])
-
-
-@pytest.mark.slow
-def test_a_student_computes_what_these_layers_compute(tmp_path):
-    made(tmp_path, sentence_pairs.MaskedLMNextSentence())
-    student = tmp_path / "student"
-    convert(input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT)
-
-    def loaded(folder):
-        config = read_config(str(folder))
-        encoder = make_encoder(config)
-        Source.open(str(folder)).load({v.path: v for v in encoder.weights}, required="")
-        return encoder
-
-    inputs = {
-        "input_ids": np.array([[2, 7, 8, 9, 10, 3]], np.int32),
-        "segment_ids": np.array([[0, 0, 0, 1, 1, 1]], np.int32),
-    }
-    teacher = loaded(tmp_path)
-    hidden = teacher.embed(inputs, layers.no_dropout)
-    for number in KEPT:
-        hidden = teacher.transformer_layers[number](hidden)
-    found = loaded(student)(inputs)
-    np.testing.assert_array_equal(found["sequence_output"], hidden)
-    pooled = teacher.pooler(hidden[:, 0])
-    np.testing.assert_array_equal(found["pooled_output"], pooled)
-    assert ops.shape(hidden) == (1, 6, TINY.hidden_size)
 
 
 # Golden model -> the layers that its student has.
@@ -95,13 +62,8 @@ STUDENTS = {"hf/token_classification": [1]} | samples.collect("STUDENTS")
 @pytest.mark.parametrize(("model", "kept"), STUDENTS.items())
 def test_layers_of_models_of_transformers(tmp_path, model, kept):
     source = str(GOLDEN / model)
-    convert(input=[source], output_dir=str(tmp_path / "released"))
-    convert(
-        input=[source],
-        output_dir=str(tmp_path / "student"),
-        keep_layers=kept,
-        layout="hugging_face",
-    )
+    convert(source, tmp_path / "released")
+    convert(source, tmp_path / "student", keep_layers=kept, layout="hugging_face")
     teacher = Source.open(str(tmp_path / "released")).read()
     check(tmp_path / "student", teacher, kept)
     config = read_config(str(tmp_path / "student"))
@@ -132,12 +94,9 @@ def test_refusals(tmp_path, flags, message):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
 def test_a_head_that_weights_every_layer_is_refused(tmp_path):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     weights = {"layer_weights": np.zeros(12, np.float32)}
     checkpoint.save(Folder.open(str(tmp_path)), 8, tensors | weights, keep=1)
     with pytest.raises(UserError, match="has a weight for each of the teacher's"):
-        convert(
-            input=[str(tmp_path)], output_dir=str(tmp_path / "new"), keep_layers=[0]
-        )
+        convert(tmp_path, tmp_path / "new", keep_layers=[0])

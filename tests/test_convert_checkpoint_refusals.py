@@ -87,13 +87,10 @@ def test_models_that_do_not_fit_are_refused(
     )
     output = tmp_path / "new"
     with pytest.raises(UserError, match=message):
-        convert(
-            input=[str(source)], output_dir=str(output), layout="hugging_face", **flags
-        )
+        convert(source, output, layout="hugging_face", **flags)
     assert not output.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -113,19 +110,19 @@ def test_what_stands_beside_and_does_not_fit_is_refused(
     output = tmp_path / "new"
     there = {"output_dir": str(output), "layout": "hugging_face"}
     with pytest.raises(UserError, match=message):
-        convert(input=[str(tmp_path)], do_lower_case=True, **there)
+        convert(tmp_path, do_lower_case=True, **there)
     assert not output.exists()
 
 
 def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
     made(tmp_path / "a", SPAN)
     there = {"output_dir": str(tmp_path / "b"), "layout": "hugging_face"}
-    convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
+    convert(tmp_path / "a", do_lower_case=False, **there)
     there["output_dir"] = str(tmp_path / "c")
     with pytest.raises(UserError, match="pass --do_lower_case=false"):
-        convert(input=[str(tmp_path / "b")], do_lower_case=True, **there)
+        convert(tmp_path / "b", do_lower_case=True, **there)
     assert not (tmp_path / "c").exists()
-    convert(input=[str(tmp_path / "b")], **there)  # which knows it
+    convert(tmp_path / "b", **there)  # which knows it
     for name in ("vocab.txt", "tokenizer_config.json", "config.json"):
         contents = [(tmp_path / folder / name).read_bytes() for folder in "bc"]
         assert contents[0] == contents[1]
@@ -135,8 +132,4 @@ def test_word_that_is_always_split_is_refused(tmp_path):
     made(tmp_path, SPAN)
     (tmp_path / "words.txt").write_text("covid-19\n")
     with pytest.raises(UserError, match=r"words.txt:1: 'covid-19' is always split"):
-        convert(
-            input=[str(tmp_path)],
-            output_dir=str(tmp_path / "new"),
-            add_words_file=str(tmp_path / "words.txt"),
-        )
+        convert(tmp_path, tmp_path / "new", add_words_file=str(tmp_path / "words.txt"))

@@ -3,7 +3,6 @@
 import gzip
 import os
 import pathlib
-import random
 import resource
 import signal
 import subprocess
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
 MANY_TASKS = ROOT / "tests" / "programs" / "generate_many_tasks.py"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags, status, message",
     [
@@ -80,7 +78,6 @@ def undisturbed(packed, tmp_path_factory):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_workers(undisturbed):
     """Here with three, and with two where the next but one is not killed."""
     process = start(*FLAGS, "--num_workers=3", program=MANY_TASKS)
@@ -114,12 +111,6 @@ def is_killed_when(condition, undisturbed):
     return process.returncode != 0
 
 
-def is_killed_after(seconds, undisturbed):
-    end = time.monotonic() + seconds
-    return is_killed_when(lambda: time.monotonic() > end, undisturbed)
-
-
-@pytest.mark.slow
 def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     plain = -(-CORPUS.stat().st_size // 2_000)
 
@@ -133,34 +124,6 @@ def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     assert not is_killed_when(lambda: False, undisturbed)
     assert outputs() == undisturbed
     assert sorted(os.listdir()) == sorted(undisturbed)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(undisturbed):
-    def check_and_clear():
-        assert outputs() == undisturbed
-        assert sorted(os.listdir()) == sorted(undisturbed)
-        for name in undisturbed:
-            os.remove(name)
-
-    began = time.monotonic()
-    assert not is_killed_after(60, undisturbed)
-    length = time.monotonic() - began
-    check_and_clear()
-    rng = random.Random(7)
-    kills = kills_at_work = ends = 0
-    while kills < 4:
-        if is_killed_after(rng.uniform(0.2, 1) * length, undisturbed):
-            kills += 1
-            kills_at_work += (WORK / "origin.json").exists()
-        else:  # nearly all was done before; the next kills hit a new beginning
-            check_and_clear()
-            ends += 1
-            assert ends < 6, "it mostly ends before it is killed"
-    assert kills_at_work >= 2
-    assert not is_killed_after(60, undisturbed)
-    check_and_clear()
 
 
 def group_members(group):
@@ -191,17 +154,6 @@ def start_long():
     return process, WORK
 
 
-@pytest.mark.slow
-def test_workers_end_with_a_parent_that_is_killed(packed):
-    process, _ = start_long()
-    assert len(group_members(process.pid)) > 2
-    process.kill()
-    process.wait()
-    wait_for(lambda: not group_members(process.pid), seconds=10)
-    process.communicate()
-
-
-@pytest.mark.slow
 def test_ctrl_c_stops_in_one_line_and_can_go_on(packed):
     process, folder = start_long()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
@@ -215,7 +167,6 @@ def test_ctrl_c_stops_in_one_line_and_can_go_on(packed):
     assert (folder / "origin.json").exists()
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_reported(packed):
     process, _ = start_long()
     workers = [pid for pid in group_members(process.pid) if pid != process.pid]
@@ -228,9 +179,9 @@ def test_a_killed_worker_is_reported(packed):
     assert "Traceback" not in complained
 
 
-@pytest.mark.slow
-def test_one_process_at_a_time_writes_an_output(packed):
+def test_one_process_at_a_time_writes_an_output_until_it_and_its_workers_end(packed):
     first, folder = start_long()
+    assert len(group_members(first.pid)) > 2
     second = (f"--input_file={CORPUS}", "--output_file=new,out-00001-of-00002")
     for flags in (second, (*second, "--overwrite"), (*FLAGS, "--overwrite")):
         process = start(*flags)
@@ -241,6 +192,8 @@ def test_one_process_at_a_time_writes_an_output(packed):
     assert first.poll() is None
     assert [name for name in os.listdir() if not name.startswith(".")] == [str(folder)]
     first.kill()
+    first.wait()
+    wait_for(lambda: not group_members(first.pid), seconds=10)
     first.communicate()
     # What was killed holds nothing any more; its folder and the free name are no matter.
     process = start(*second)
@@ -249,7 +202,6 @@ def test_one_process_at_a_time_writes_an_output(packed):
     assert set(outputs()) == {"new", "new.description.json", "out-00001-of-00002"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "hard, message",
     [

@@ -3,7 +3,6 @@
 import json
 import re
 
-import numpy as np
 import pytest
 
 from training.backend import tf
@@ -22,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("untraced")
 WRITTEN = {"spans": "predictions.json", "tags": "predictions.txt"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", tiers.cases(KINDS, ["single"]))
 def test_every_script_trains_a_student_and_prints_both_scores(kind, taught, capsys):
     """With unlabeled rows."""
@@ -42,11 +40,9 @@ def test_every_script_trains_a_student_and_prints_both_scores(kind, taught, caps
     *_, examples = re.findall(r"^[\d:]+ train: ([\d,]+) examples", said, re.M)
     assert f" teacher: train: {examples} examples" in said
     after = jobs.weights(files.folder)
-    assert before.keys() == after.keys()
-    assert all(np.array_equal(before[name], after[name]) for name in before)
+    jobs.check_same_bits(before, after)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", tiers.cases(["single", "choice", "spans", "tags"], ["spans"])
 )
@@ -60,7 +56,6 @@ def test_a_student_needs_no_labels(kind, taught, capsys):
     assert f" teacher: train: {number} examples" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", tiers.cases(["single", "choice"], ["single"]))
 def test_a_training_set_needs_no_labels(kind, taught, capsys):
     files = taught(kind)
@@ -76,7 +71,6 @@ def test_a_training_set_needs_no_labels(kind, taught, capsys):
         files.run("labels_needed", hard_weight=1.0, **given)
 
 
-@pytest.mark.slow
 def test_a_student_needs_no_questions_to_answer(taught):
     """SQuAD's training alone."""
     taught("spans").run("trained", predict_file=None, num_train_epochs=[0.2])
@@ -88,7 +82,6 @@ def input_ids(path):
     return [list(f.feature["input_ids"].int64_list.value) for f in features]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_teacher_answers_the_students_rows_whatever_its_own_were(taught):
     """An export notes how its teacher cut rows; the student's are cut by its flags."""

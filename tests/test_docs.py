@@ -343,7 +343,6 @@ def follow(commands, checkout):
     return dict(line.split(" = ") for line in scores.read_text().splitlines())
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_sample_of_a_task_runs_as_its_page_says(checkout):
     (code,) = blocks("your_own_task.md", "python")
@@ -355,7 +354,6 @@ def test_the_sample_of_a_task_runs_as_its_page_says(checkout):
     assert len(answers) == 500 and set(answers) <= {"0", "1"}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_sample_of_an_objective_learns_as_its_page_says(checkout):
     code, row = blocks("your_own_objective.md", "python")

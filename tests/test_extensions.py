@@ -53,7 +53,6 @@ def modules_in(place: pathlib.Path) -> list[str]:
     return sorted(n for n in names if not any(word in n for word in optional))
 
 
-@pytest.mark.slow
 def test_the_core_runs_without_family_and_recipes(tmp_path):
     core = copy(tmp_path / "core")
     program = "import importlib, sys\nfor n in sys.argv[1:]: importlib.import_module(n)"
@@ -76,7 +75,6 @@ def test_the_core_runs_without_family_and_recipes(tmp_path):
 _OF_THE_WHOLE = ("test_architecture", "test_docs", "test_extensions")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_core_passes_its_tests_without_family_and_recipes(tmp_path):
     core = copy(tmp_path / "core", "benchmarks", "docs", "requirements", "vocab")
@@ -90,7 +88,6 @@ def test_the_core_passes_its_tests_without_family_and_recipes(tmp_path):
     assert re.search(r"\b\d{4} passed", done.stdout)
 
 
-@pytest.mark.slow
 def test_what_asks_for_a_missing_folder_says_so_in_one_line(tmp_path):
     core = copy(tmp_path / "core", "family")
     shutil.rmtree(core / "family" / "xlnet")
@@ -161,7 +158,6 @@ def add_line(core, package):
     path.write_text(path.read_text().replace("= (\n", f'= (\n    "{package}",\n'))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["a line", "an entry point", "both"])
 def test_a_package_elsewhere_is_added_by_a_line_or_by_being_installed(stranger, way):
     core, package = stranger
@@ -179,7 +175,6 @@ def test_a_package_elsewhere_is_added_by_a_line_or_by_being_installed(stranger, 
     assert done.stdout.split() == ["WindowsEncoder", "WindowsAdapter"], done.stderr
 
 
-@pytest.mark.slow
 def test_a_line_without_its_package_adds_nothing_and_no_row_is_lost(stranger):
     core, package = stranger
     add_line(core, "acme_windows")

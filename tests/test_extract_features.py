@@ -13,9 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from training.backend import tf
 from training.queries import feature_files
-from training.storage.source import Source, read_config
 from errors import UserError
 from files import local
 from tests import jobs
@@ -32,19 +30,18 @@ from tests.features import (
     vectors,
     write,
 )
-from training.queries.text_features import FeatureExtractor
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """What comes of the flags above, as text."""
-    return run(tmp_path_factory.mktemp("released")).read_text()
+    with jobs.untraced():
+        return run(tmp_path_factory.mktemp("released")).read_text()
 
 
 # --- the release's file --------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_features_equal_the_release(tmp_path, capsys):
     found = lines_of(run(tmp_path))
     expected = lines_of(GOLDEN / "features" / "features.jsonl")
@@ -62,7 +59,6 @@ def test_features_equal_the_release(tmp_path, capsys):
     assert "output: features of 4 texts, 76 tokens including special ones" in said.err
 
 
-@pytest.mark.slow
 def test_commands_of_the_release_run_in_a_pipe(tmp_path):
     given = flags(tmp_path, batch_size=8, use_tpu=False)
     del given["layers"]
@@ -78,8 +74,7 @@ def test_commands_of_the_release_run_in_a_pipe(tmp_path):
     assert indices == [-1, -2, -3]
 
 
-@pytest.mark.slow
-def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
+def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch, untraced):
     (tmp_path / "all").write_text("before\n")
     with open(tmp_path / "all", "a") as file:
         with monkeypatch.context() as patch:
@@ -97,22 +92,13 @@ def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
     assert (tmp_path / "all").read_text() == "before\n" + 2 * plain
 
 
-def test_hdf5_goes_down_no_pipe(tmp_path, capsys):
-    with pytest.raises(UserError) as error:
-        run(tmp_path, output_file="-", output_format="hdf5")
-    assert str(error.value) == "-: HDF5 can only be written to a file; name one"
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.slow
-def test_layers_are_taken_from_either_end(plain, tmp_path):
+def test_layers_are_taken_from_either_end(plain, tmp_path, untraced):
     first, last = lines_of(run(tmp_path, layers=[0, 2]))[0]["features"][0]["layers"]
     from_end = json.loads(plain.splitlines()[0])["features"][0]["layers"]
     assert [x["index"] for x in (first, last, *from_end)] == [0, 2, -1, -2, -3]
     assert [last["values"], first["values"]] == [x["values"] for x in from_end[::2]]
 
 
-@pytest.mark.slow
 def test_odd_lines(tmp_path, untraced):
     texts = write(tmp_path, "", "a ||| b ||| c", "x |||", "||| y", "\ta\u2028b ||| c ")
     found = lines_of(run(tmp_path, input_file=texts, layers=[-1]))
@@ -126,7 +112,6 @@ def test_odd_lines(tmp_path, untraced):
     ]
 
 
-@pytest.mark.slow
 def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys, untraced):
     texts = write(tmp_path, "a b c d e f g", "a b c d e ||| f g h", "a b c d e f")
     found = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, layers=[-1]))
@@ -145,7 +130,6 @@ def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys, untra
 # --- sentence vectors ----------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path, untraced):
     texts = write(tmp_path, *numbers(20), "a b ||| c d e")
     changes = {"input_file": texts, "layers": [-1, 1], "batch_size": 3}
@@ -170,8 +154,7 @@ def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path, un
             assert_close(file[name][:], values)
 
 
-@pytest.mark.slow
-def test_pooling_takes_the_last_layer_by_default(tmp_path):
+def test_pooling_takes_the_last_layer_by_default(tmp_path, untraced):
     found = lines_of(run(tmp_path, pooling="mean", layers=None))
     assert [[x["index"] for x in line["layers"]] for line in found] == [[-1]] * 4
 
@@ -179,7 +162,6 @@ def test_pooling_takes_the_last_layer_by_default(tmp_path):
 # --- HDF5 ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_hdf5_holds_the_same_features(tmp_path, monkeypatch, untraced):
     monkeypatch.setattr(feature_files, "_HDF5_CHUNK", 2000)  # several chunks
     texts = write(tmp_path, "", "\u00e9", *numbers(30))
@@ -212,8 +194,7 @@ def test_hdf5_holds_the_same_features(tmp_path, monkeypatch, untraced):
 # --- where things come from ----------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_everything_may_lie_beside_the_weights(plain, tmp_path):
+def test_everything_may_lie_beside_the_weights(plain, tmp_path, untraced):
     changes = {"vocab_file": None, "bert_config_file": None}
     assert run(tmp_path, **changes).read_text() == plain
     assert run(tmp_path, init_checkpoint=str(MODEL), **changes).read_text() == plain
@@ -228,7 +209,6 @@ def hugging_face(folder):
     return folder / "model"
 
 
-@pytest.mark.slow
 def test_hugging_face_directory_is_all_it_takes(tmp_path, untraced):
     model = hugging_face(tmp_path)
     changes = {
@@ -266,8 +246,7 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
         run(tmp_path, do_lower_case=True, **source)
 
 
-@pytest.mark.slow
-def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
+def test_links_stay_and_what_a_killed_process_left_goes(tmp_path, untraced):
     (tmp_path / "kept").mkdir()
     (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
     own, process = local.temporary_name(f"{tmp_path}/kept/features"), os.getpid()
@@ -285,21 +264,7 @@ def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     assert len(lines_of(tmp_path / "kept" / "features")) == 4
 
 
-@pytest.mark.slow
-def test_features_equal_hugging_face():
-    with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
-        values = dict(file)
-    config = read_config(str(HUGGING_FACE))
-    encoder = FeatureExtractor(tf.distribute.get_strategy(), config, [-1], "none")
-    weights = {v.path: v for v in encoder.model.weights}
-    Source.open(str(HUGGING_FACE)).load(weights, encoder.model.required_variables)
-    batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
-    (features,) = encoder(batch | {"kept": batch["input_mask"]})
-    assert_close(features, values["sequence_output"])
-
-
-@pytest.mark.slow
-def test_standard_input_and_gzip(plain, tmp_path, monkeypatch):
+def test_standard_input_and_gzip(plain, tmp_path, monkeypatch, untraced):
     content = (GOLDEN / "features" / "input.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert run(tmp_path, input_file="-").read_text() == plain

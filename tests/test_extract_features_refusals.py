@@ -164,6 +164,10 @@ BAD = {
         lambda folder: {"doc_stride": 31},
         "--doc_stride=31: must be from 1 to 30",
     ),
+    "HDF5 in a pipe": (
+        lambda folder: {"output_file": "-"},
+        "-: HDF5 can only be written to a file; name one",
+    ),
     "no batch": (lambda folder: {"batch_size": 0}, "--batch_size=0: must be from 1 to"),
     "wrong case": (
         released,
@@ -183,7 +187,6 @@ BAD = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name):
     change, message = BAD[name]
@@ -196,7 +199,6 @@ def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name):
     assert {path for path in tmp_path.rglob("*")} == files
 
 
-@pytest.mark.slow
 def test_failing_in_the_middle_keeps_what_was_there(tmp_path, monkeypatch):
     """Two batches come out, then the machine says no."""
     calls = itertools.count()

@@ -27,7 +27,6 @@ from text.tokenizers.wordpiece import WordPiece
 from training.queries.text_features import Counts, Extractor, encode, make_rows
 
 
-@pytest.mark.slow
 def test_batches_do_not_change_order_or_features(tmp_path):
     changes = {"input_file": write(tmp_path, *numbers(30)), "max_seq_length": 16}
     alone = lines_of(run(tmp_path, batch_size=1, **changes))
@@ -96,7 +95,6 @@ def test_rows_of_like_length_share_a_batch(tokenizer, tmp_path):
     assert padded / counts.tokens < 1.3
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_replicas_share_batches(tmp_path):
     """In a process of its own, for it needs two logical CPUs.
@@ -167,7 +165,6 @@ def test_windows_keep_every_token_once_and_deep_inside(
             )
 
 
-@pytest.mark.slow
 def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys, untraced):
     """Words 0-5, 3-8 and 4-9: the middle of what two share divides them."""
     words = "one two three lobster jim a b c d e".split()
@@ -197,7 +194,6 @@ def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys, untraced
         assert_close(values, vectors(tokens).mean(axis=1))
 
 
-@pytest.mark.slow
 def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys, untraced):
     texts = write(tmp_path, "a b c d e ||| f g h")
     (line,) = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, doc_stride=3))

@@ -34,7 +34,6 @@ def fill(**changes):
     )
 
 
-@pytest.mark.slow
 def test_each_mask_gets_the_most_probable_tokens(capsys):
     fill(top_k=3)
     text, *lines = capsys.readouterr().out.splitlines()

@@ -19,7 +19,7 @@ def config(request):
     return CONFIGS[request.param]
 
 
-# Every architecture and every task; those of test_gpt.py and test_t5.py are others.
+# Every architecture and task; test_gpt_fine_tuning.py and test_t5.py have others.
 PAIRS = [
     ("albert", "QuestionAnswering"),
     ("electra", "MultipleChoice"),
@@ -31,7 +31,6 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "head"), [pair for pair in PAIRS if pair[0] in CONFIGS]
 )

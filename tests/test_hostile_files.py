@@ -8,8 +8,7 @@ from tests import hostile
 WITHOUT = hostile.ONLY_READ.keys() | hostile.READ_NO_TEXT.keys()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [4, pytest.param(99, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("number", [2, pytest.param(99, marks=pytest.mark.exhaustive)])
 def test_a_file_that_would_fill_the_memory_is_refused_in_one_line(number, tmp_path):
     cases = []
     for script in hostile.SCRIPTS.keys() - WITHOUT:

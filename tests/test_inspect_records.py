@@ -41,7 +41,6 @@ def copy(made, tmp_path):
     return copy_first(made, tmp_path)
 
 
-@pytest.mark.slow
 def test_what_this_project_makes_is_sound(made, capsys):
     status, lines = inspect(made / "part-0*2", capsys=capsys, num_shown=1)
     assert status == 0
@@ -78,7 +77,6 @@ def change_description(path, change):
     path.write_text(json.dumps(description))
 
 
-@pytest.mark.slow
 def test_the_mask_rate_given_must_hold(copy, capsys):
     alone(copy)
     assert inspect(copy, capsys=capsys)[0] == 0
@@ -269,7 +267,11 @@ def test_a_foreign_file_is_named(tmp_path, capsys, content, line):
 
 
 def test_records_of_another_length_are_named(copy, capsys):
-    short = RowOptions(max_seq_length=16, max_predictions_per_seq=6).make().schema()
+    short = (
+        RowOptions(max_seq_length=16, max_predictions_per_seq=6)
+        .make_instances()
+        .schema()
+    )
     batch = {
         name: values[:7, :length]
         for (name, _, length, _), values in zip(
@@ -339,7 +341,11 @@ def fixed(tmp_path):
         "next_sentence_labels": np.array([[1]]),
     }
     path = tmp_path / "part-\udcff<i>"
-    schema = RowOptions(max_seq_length=12, max_predictions_per_seq=4).make().schema()
+    schema = (
+        RowOptions(max_seq_length=12, max_predictions_per_seq=4)
+        .make_instances()
+        .schema()
+    )
     path.write_bytes(framing.frame(encoding.encode(batch, schema)))
     return path
 

@@ -90,7 +90,6 @@ def empty_first_side(batch):
     batch["masked_lm_positions"][2, 0] = max(2, batch["masked_lm_positions"][2, 0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoil, line",
     [

@@ -70,7 +70,6 @@ def test_weights_of_tags_count_words(tmp_path):
     assert weights[0] == pytest.approx(total / (len(task.labels) * outside))
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_loss(tmp_path, folder, capsys):
     files = classifier.custom(folder, "tsv", ["x"] * 7 + ["y"], number=160)
     changes = files | {"task_name": "custom", "data_dir": str(folder)}
@@ -118,9 +117,3 @@ def test_what_cannot_be_is_refused_in_a_line(folder, message):
 def test_too_few_weights_for_a_known_task_are_refused_before_a_file_is_read(folder):
     with pytest.raises(UserError, match="class_weights: 2 for 3 labels"):
         classifier.options(folder, "MNLI", do_train=True, class_weights=["1", "2"])
-
-
-def test_defaults_leave_the_objective_as_it_is(folder):
-    task = classifier.task(folder, "custom", **classifier.custom(folder, "tsv", "xy"))
-    task.read("train")
-    assert type(task.objective()).__name__ == "Classification"

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-import convert_checkpoint
 from training.backend import tf
 from training.storage import adapters, checkpoint, checkpoint_contents, weight_formats
 from training.storage.folder import Folder
@@ -16,8 +15,8 @@ from modeling import layers
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.objectives import tasks
 from modeling.objectives.low_rank import LowRank, frozen_paths
-from serving.predictor import Predictor
 from tests import classifier, jobs, relatives
+from tests.conversion import convert
 
 DEEP = dataclasses.replace(classifier.TINY, num_hidden_layers=2)
 ADAPTED = "bert/encoder/layer_{}/attention/self/{}"
@@ -77,7 +76,6 @@ def test_only_adapters_and_the_head_are_trained():
     np.testing.assert_array_equal(model(ids)["logits"], same(ids)["logits"])
 
 
-@pytest.mark.slow
 def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, capsys):
     folder, run = folder
     changes = {"gradient_accumulation_steps": 2, "recompute": True}
@@ -116,21 +114,13 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
     before = jobs.results(folder)
     run(folder, do_eval=True)
     assert jobs.results(folder) == pytest.approx(before, abs=1e-5)
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    known = [json.loads(line) for line in lines]
-    found = Predictor(str(folder / "output")).predict(
-        [{"text": each["text"]} for each in known]
-    )
-    for one, each in zip(found, known, strict=True):
-        assert one["probabilities"] == pytest.approx(each["probabilities"], abs=1e-5)
-    given = {"input": [str(folder / "output")], "output_dir": str(tmp_path / "merged")}
-    jobs.run(convert_checkpoint, given)
+    jobs.check_export(folder)
+    convert(folder / "output", tmp_path / "merged")
     merged = Source.open(str(tmp_path / "merged")).read()
     assert "global_step" in whole and "global_step" not in merged
     np.testing.assert_array_equal(merged[f"{path}/kernel"], whole[f"{path}/kernel"])
 
 
-@pytest.mark.slow
 def test_another_base_is_refused(folder, capsys):
     folder, run = folder
     run(folder, do_train=True, num_train_epochs=[0.5])
@@ -226,7 +216,6 @@ def test_a_base_is_read_once(folder, monkeypatch):
     assert Source.open(prefix).shapes() == shapes
 
 
-@pytest.mark.slow
 def test_a_search_and_early_stopping_keep_adapters(folder, untraced):
     folder, run = folder
     changes = {"num_trials": 2, "early_stopping_patience": 1, "do_eval": True}

@@ -47,7 +47,7 @@ def trained(tmp_path):
 
 
 def convert_and_push(folder, output, **flags):
-    convert(input=[str(folder)], output_dir=str(output), layout="hugging_face", **flags)
+    convert(folder, output, layout="hugging_face", **flags)
 
 
 def test_hubs_read_the_head_of_the_card(tmp_path, trained):
@@ -95,7 +95,7 @@ def test_a_card_has_no_scores_of_another_model(tmp_path, trained, other):
     flags = {"keep_layers": [0]} if other == "layers" else {}
     inputs = [f"{trained}/model.ckpt-{step}"] * (2 if other == "mean" else 1)
     out = tmp_path / "out"
-    convert(input=inputs, output_dir=str(out), layout="hugging_face", **flags)
+    convert(inputs, out, layout="hugging_face", **flags)
     card = (out / "README.md").read_text()
     assert ("## Scores" in card) == (other is None)
     assert "learning_rate" in card
@@ -138,7 +138,7 @@ def test_refusals(tmp_path, trained, server):  # noqa: F811
     with pytest.raises(
         UserError, match="--push_to has no effect with --layout=release"
     ):
-        convert(input=[str(trained)], output_dir="x", push_to="hf://me/nsmc")
+        convert(trained, "x", push_to="hf://me/nsmc")
     server.read_only = True
     with pytest.raises(UserError, match="hf://me/nsmc: access is denied; log in with"):
         convert_and_push(trained, tmp_path / "out", push_to="hf://me/nsmc")

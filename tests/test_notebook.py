@@ -52,7 +52,6 @@ def test_a_reader_sees_what_the_notebook_shows():
         assert not re.search(r"/(home|root|tmp|work|Users)\b", text), text
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive  # a minute; the outputs that the other test reads are of a run
 def test_the_notebook_runs_as_it_is(tmp_path, monkeypatch):
     # Neither settings nor kernels of the user's own.

@@ -98,7 +98,6 @@ def test_flags_become_fields(program):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, status, line",
     [

@@ -4,16 +4,14 @@ import gzip
 import io
 import json
 import os
-import random
 import re
 import shutil
 
 import pytest
 
 import predict
-import run_classifier
 from errors import UserError
-from tests import exports, jobs, tiny
+from tests import exports
 from tests.prediction import asker
 
 
@@ -27,7 +25,6 @@ def answer(exported, capsysbinary, monkeypatch):
     return asker(exported, capsysbinary, monkeypatch)
 
 
-@pytest.mark.slow
 def test_lines_are_texts(answer):
     assert answer("label", "a good day\r\n\nʇɐɔ 🐈\n".encode()) == [
         {
@@ -75,7 +72,6 @@ FORMATS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_of_every_format(answer, tmp_path, form, packed):
@@ -231,7 +227,6 @@ def test_a_line_longer_than_the_limit_is_refused(exported, tmp_path, form):
         predict.main(options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("form", "name", "content", "message"), BAD_FILES)
 def test_bad_files_are_refused_before_any_answer(
     exported, tmp_path, capsysbinary, monkeypatch, form, name, content, message
@@ -253,54 +248,6 @@ def test_bad_files_are_refused_before_any_answer(
     assert capsysbinary.readouterr().out == b""
     assert output.read_text() == "of yesterday\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, output.name])
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_model_from_training_to_answers(tmp_path):
-    """The answers are the script's own predictions."""
-    words = "the a cat dog sat ran on mat red blue".split()
-    tiny.write(tmp_path, words, tiny.config())
-    rng = random.Random(1)
-    for split in ("train", "dev", "test"):
-        rows = []
-        for number in range(50):
-            text = " ".join(rng.choices(words, k=rng.randint(0, 40)))
-            label = "yes" if "red" in text else "no"
-            rows.append(json.dumps({"id": number, "text": text, "label": label}))
-        write(tmp_path / f"{split}.jsonl", "\n".join(rows).encode())
-    flags = jobs.flags(
-        tmp_path,
-        task_name="custom",
-        data_dir=str(tmp_path),
-        train_file="train.jsonl",
-        dev_file="dev.jsonl",
-        test_file="test.jsonl",
-        max_seq_length=32,
-        do_train=True,
-        do_predict=True,
-        do_export=True,
-    )
-    jobs.run(run_classifier, flags)
-    output_dir, answers = tmp_path / "output", tmp_path / "answers.jsonl"
-    given = predict.Options(
-        model_dir=str(output_dir),
-        input_file=str(tmp_path / "test.jsonl"),
-        output_file=str(answers),
-        batch_size=8,
-    )
-    predict.main(given)
-    found, wanted = (
-        [json.loads(line) for line in path.read_text().splitlines()]
-        for path in (answers, output_dir / "predictions.jsonl")
-    )
-    assert [row["id"] for row in found] == list(range(50))
-    for row, prediction in zip(found, wanted, strict=True):
-        assert row["text"] == prediction["text"]
-        assert row["predicted"] == prediction["predicted"]
-        assert row["probabilities"] == pytest.approx(
-            prediction["probabilities"], abs=1e-5
-        )
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,6 @@ def test_input_that_breaks_off(exported, monkeypatch, capsysbinary):
     assert capsysbinary.readouterr().out.count(b"positive") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "end", tiers.cases(["reader has enough", "Ctrl-C"], ["Ctrl-C"])
 )

@@ -53,7 +53,6 @@ def generate(folder, **changes):
     jobs.run(create_pretraining_data, flags | changes)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_step_reads_files_of_another_scheme(folder, capsys, untraced):
     generate(folder)

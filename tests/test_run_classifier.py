@@ -30,7 +30,6 @@ def folder(tmp_path):
 # --- The release's numbers -----------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_features_and_outputs_equal_the_releases(tmp_path):
     examples = json.loads((GOLDEN / "classifier" / "examples.json").read_text())
     with np.load(GOLDEN / "classifier" / "outputs.npz") as file:
@@ -85,7 +84,6 @@ def test_features_and_outputs_equal_the_releases(tmp_path):
         assert results(tmp_path)["eval_loss"] == pytest.approx(loss, abs=1e-5)
 
 
-@pytest.mark.slow
 def test_command_of_the_2018_readme_runs(folder):
     rng = np.random.default_rng(0)
     head = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
@@ -231,7 +229,6 @@ def test_names_of_glues_labels_are_known(folder, name):
     assert this.settings() == {"labels": ("0", "1"), "both_orders": False}
 
 
-@pytest.mark.slow
 def test_mnli_has_two_of_each_and_ax_its_answers(folder, untraced):
     header = "index\tsentence1\tsentence2\tlabel1\tgold_label"
     for name in ("train", "dev_matched", "dev_mismatched"):

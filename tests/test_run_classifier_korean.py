@@ -133,7 +133,6 @@ SCORES = {
         for name in FILES
     ],
 )
-@pytest.mark.slow
 def test_a_run_reports_the_official_scores(folder, untraced, name):
     write(folder, name)
     run(folder, name, do_train=True, do_eval=True, train_batch_size=[1])

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-import convert_checkpoint
 from serving.predictor import Predictor
 from tests import tiny
 from tests.classifier import TINY, WORDS, custom, run
+from tests.conversion import convert
 
 
 @pytest.fixture
@@ -17,15 +17,10 @@ def folder(tmp_path):
 
 
 def converted(folder, source, target, layout):
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(folder / source)], output_dir=str(folder / target), layout=layout
-        )
-    )
+    convert(folder / source, folder / target, layout=layout)
     return folder / target
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["single", "several"])
 def test_names_of_labels_are_told_once(folder, untraced, capsys, kind):

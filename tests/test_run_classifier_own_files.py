@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import tests
 from training.backend import tf
 from training.run import distribution
@@ -16,8 +15,9 @@ from training.storage import checkpoint
 from training.storage.folder import Folder
 from training.storage.source import Source
 from errors import UserError
-from tests import tiny
+from tests import jobs, tiny
 from tests.classifier import TINY, WORDS, custom, options, run, task, write_lines
+from tests.conversion import convert
 from tests.jobs import results
 from text.tasks import glue
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -33,7 +33,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "kind", "labels"),
     [
@@ -54,8 +53,7 @@ def test_own_files_of_every_kind(folder, ending, kind, labels, untraced):
         do_predict=True,
     )
     values = results(folder)
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    answers = [json.loads(line) for line in lines]
+    answers = jobs.predictions(folder)
     assert len(answers) == 24
     table = (folder / "output" / "test_results.tsv").read_text().splitlines()
     if kind == "single":
@@ -91,14 +89,12 @@ def test_csv_quotes_hold_commas_and_line_ends(folder):
     ]
 
 
-@pytest.mark.slow
 def test_scores_are_those_of_the_answers(folder, untraced):
     """Regardless of how they are computed: from the files alone."""
     files = custom(folder, "tsv", ["0", "1", "1"])
     files["test_file"] = files["dev_file"]
     run(folder, "custom", **files, do_train=True, do_eval=True, do_predict=True)
-    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    answers = [json.loads(line) for line in lines]
+    answers = jobs.predictions(folder)
     right = np.mean([a["gold"] == a["predicted"] for a in answers])
     assert results(folder)["eval_accuracy"] == pytest.approx(right)
     loss = -np.mean([np.log(a["probabilities"][a["gold"]]) for a in answers])
@@ -113,7 +109,6 @@ def test_scores_are_those_of_the_answers(folder, untraced):
         assert "".join(lines) in page
 
 
-@pytest.mark.slow
 def test_labels_and_text_are_held_to_those_of_the_training(
     folder, untraced, monkeypatch
 ):
@@ -151,34 +146,13 @@ def test_labels_and_text_are_held_to_those_of_the_training(
         run(folder, "custom", **predict, **elsewhere, init_encoder_only=True)
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_same_command_goes_on_and_a_search_knows_what_it_did(folder, untraced, capsys):
-    files = custom(folder, "tsv", ["pos", "neg"])
-    run(folder, "custom", **files, do_train=True)
-    run(folder, "custom", **files, do_train=True)
-    assert "already finished: 6 updates" in capsys.readouterr().out
-    search = {"num_trials": 2, "output_dir": str(folder / "search"), "do_train": True}
-    run(folder, "custom", **files, **search)
-    capsys.readouterr()
-    run(folder, "custom", **files, **search)
-    assert capsys.readouterr().out.count("already finished: accuracy") == 2
-
-
-@pytest.mark.slow
 def test_labels_of_a_hugging_face_head_are_held_to(folder, untraced, capsys):
     files = custom(folder, "tsv", ["yes", "no"])
     run(folder, "custom", do_train=True, **files)
     said = capsys.readouterr().out
     assert "no --init_checkpoint: training starts from random weights" in said
     assert "; 12 labelled no; 12 labelled yes" in said
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(folder / "output")],
-            layout="hugging_face",
-            output_dir=str(folder / "theirs"),
-        )
-    )
+    convert(folder / "output", folder / "theirs", layout="hugging_face")
     given = {
         "init_checkpoint": str(folder / "theirs"),
         "output_dir": str(folder / "other"),
@@ -232,7 +206,6 @@ def test_rows_that_training_never_reached_may_have_new_tokens(folder):
         _ = TrainableModel(given).tokenizer
 
 
-@pytest.mark.slow
 def test_answers_to_a_test_set_name_their_lines(folder, untraced):
     """Labels are optional there, some or all."""
     files = custom(folder, "jsonl", ["x", "y"])
@@ -246,18 +219,9 @@ def test_answers_to_a_test_set_name_their_lines(folder, untraced):
         do_train=True,
         do_predict=True,
     )
-    written = (folder / "output" / "predictions.jsonl").read_text().splitlines()
-    answers = [json.loads(line) for line in written]
+    answers = jobs.predictions(folder)
     assert [answer["index"] for answer in answers] == ["7", "h-8", "2"]
     assert [answer.get("gold") for answer in answers] == [None, None, "y"]
-
-
-@pytest.mark.slow
-def test_other_order_of_labels_is_another_run(folder, untraced):
-    files = custom(folder, "tsv", ["pos", "neg"])
-    run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])
-    with pytest.raises(UserError, match="labels was"):
-        run(folder, "custom", **files, do_train=True, labels=["neg", "pos"])
 
 
 def test_the_page_shows_all_labels_that_are_true_or_predicted(folder):
@@ -355,17 +319,6 @@ def test_an_export_knows_the_columns_of_its_training(folder):
     assert task(folder, "SST-2").description()["columns"] == {"text": "sentence"}
 
 
-@pytest.mark.slow
-def test_several_labels_are_held_to(folder, untraced):
-    files = custom(folder, "jsonl", [["x"], ["x", "y"], []])
-    run(folder, "custom", **files, do_train=True, label_kind="several")
-    with pytest.raises(
-        UserError,
-        match="several labels per text, not for one label; pass the same --label_kind",
-    ):
-        run(folder, "custom", **files, do_eval=True)
-
-
 def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):
     (folder / "train.tsv").write_text("text\tlabel\na\tx\nbroken\nb\ty\n")
     this = task(folder, "custom", skip_bad_lines=True)
@@ -373,7 +326,6 @@ def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):
     assert "skipped 1 lines that do not have 2 columns: 3" in caplog.text
 
 
-@pytest.mark.slow
 def test_text_that_the_vocabulary_lacks_is_named(folder, untraced, capsys):
     files = custom(folder, "tsv", ["0", "1"])
     text = (folder / "train.tsv").read_text()
@@ -386,7 +338,6 @@ def test_text_that_the_vocabulary_lacks_is_named(folder, untraced, capsys):
     assert "[UNK]" not in dev
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_one_answer_to_everything_is_named(folder, untraced, capsys):
     files = custom(folder, "tsv", ["0", "1"])
@@ -398,7 +349,6 @@ def test_one_answer_to_everything_is_named(folder, untraced, capsys):
     assert f"is no better than a constant answer ({trivial:.2%})" in said
 
 
-@pytest.mark.slow
 def test_cut_texts_are_counted(folder, untraced, capsys):
     files = custom(folder, "tsv", ["0", "1"])
     run(folder, "custom", **files, do_train=True, max_seq_length=6)

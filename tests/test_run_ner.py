@@ -75,7 +75,6 @@ def frozen(tmp_path_factory):
 # --- Runs ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_from_training_to_tags_beside_the_words(plain):
     output = plain / "output"
     assert {path.name for path in output.iterdir()} >= {
@@ -134,7 +133,6 @@ def by_hand(encoder, weights, words):
     return [labels[n] for n in logits.argmax(axis=1)]
 
 
-@pytest.mark.slow
 def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder, untraced):
     # Hardly trained it errs, and its tags are often broken.
     run(
@@ -169,7 +167,6 @@ def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder, untraced):
     assert "no entity" in page and "[L" in page and "<th>probabilities</th>" in page
 
 
-@pytest.mark.slow
 def test_evaluation_alone_knows_types_and_scheme(plain, tmp_path, untraced):
     folder = shutil.copytree(plain, tmp_path / "copy")
     trained = results(folder)
@@ -203,7 +200,6 @@ def test_evaluation_alone_knows_types_and_scheme(plain, tmp_path, untraced):
     assert all(len(line.split(" ")) == 2 for line in after if line)
 
 
-@pytest.mark.slow
 def test_columns_prefixes_and_broken_tags(folder, capsys, untraced):
     """As WikiANN's files, but the other way round and with a tag against IOB2."""
     text = "B-PER\tx\ten:Pa\nI-PER\tx\ten:Pb\nO\tx\ten:.\n\n"
@@ -225,7 +221,6 @@ def test_columns_prefixes_and_broken_tags(folder, capsys, untraced):
     assert after[0].endswith(b"\r") and after[2].endswith(b"\r")
 
 
-@pytest.mark.slow
 def test_long_and_strange_words_keep_their_tags(plain, tmp_path, capsys, untraced):
     """From file to file; the first has more pieces than a row."""
     folder = shutil.copytree(plain, tmp_path / "copy")
@@ -241,7 +236,6 @@ def test_long_and_strange_words_keep_their_tags(plain, tmp_path, capsys, untrace
     assert "2 are longer than a row and read in parts" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_document_context_trains_and_says_where_no_document_begins(in_context):
     assert results(in_context)["eval_f1"] > 0.5
@@ -252,7 +246,6 @@ def test_document_context_trains_and_says_where_no_document_begins(in_context):
 # --- A frozen encoder ----------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_encoder_stays_as_it_is_under_features(frozen, tmp_path):
     trained = results(frozen)
@@ -280,14 +273,6 @@ def test_encoder_stays_as_it_is_under_features(frozen, tmp_path):
 # --- Kills ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_resumed_run_ends_with_the_same_bits(frozen, tmp_path, capsys):
-    changes = FROZEN | {"init_checkpoint": str(frozen / "encoder")}
-    jobs.check_goes_on(run, frozen, tmp_path, capsys, **changes)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", tiers.cases(["plain", "in_context", "frozen"], ["plain"])
 )

@@ -77,7 +77,6 @@ def exported(tmp_path_factory, request):
     return Exported(folder, **KINDS[request.param])
 
 
-@pytest.mark.slow
 def test_a_saved_model_answers_as_the_script(exported):
     examples = exported.task.read("test")[: exported.size]
     assert len(examples) == exported.size
@@ -92,7 +91,6 @@ def test_a_saved_model_answers_as_the_script(exported):
     check_same(exported.answers(samples), exported.in_python(samples))
 
 
-@pytest.mark.slow
 def test_sentences_of_one_request_are_a_document(exported):
     examples = exported.task.read("test")
     examples = [each for each in examples if each.document == examples[0].document]
@@ -110,7 +108,6 @@ def test_sentences_of_one_request_are_a_document(exported):
     assert answer["entities"] == entities
 
 
-@pytest.mark.slow
 def test_a_saved_model_has_an_answer_to_everything(exported):
     def ask(*lists):
         others = {name: "" for name in exported.task.inputs}

@@ -11,7 +11,7 @@ from errors import UserError
 from serving import predictor
 from tests import jobs
 from tests.jobs import results
-from tests.ner import DEEP, flags, run, save_encoder, write_files
+from tests.ner import flags, run, write_files
 
 TAGS = {"P": "PROPN", "L": "NOUN", "b": "VERB"}  # of words, by their first letter
 
@@ -45,8 +45,8 @@ def characters(count, seed):
     return "".join(f"{line}\n" for line in lines)
 
 
-def write(folder, make, suffix, config=None):
-    write_files(folder, **({"config": config} if config else {}))
+def write(folder, make, suffix):
+    write_files(folder)
     for split, count, seed in (("train", 48, 1), ("dev", 20, 2), ("test", 10, 3)):
         (folder / f"{split}{suffix}").write_text(make(count, seed))
     return {f"{split}_file": f"{split}{suffix}" for split in ("train", "dev", "test")}
@@ -71,7 +71,6 @@ def tagged(tmp_path_factory):
     return folder, files, "\n".join(said)
 
 
-@pytest.mark.slow
 def test_from_trees_to_tags_in_their_place(tagged):
     folder, _, _ = tagged
     found = results(folder)
@@ -99,7 +98,6 @@ def words_of(path):
     return [line for line in lines if line.partition("\t")[0].isdigit()]
 
 
-@pytest.mark.slow
 def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     folder, _, said = tagged
     assert "words have one of 3 tags that mark no entities (--tag_scheme=none)" in said
@@ -110,7 +108,6 @@ def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     ) in said
 
 
-@pytest.mark.slow
 def test_an_export_answers_with_the_tags_of_the_run(tagged):
     folder, _, _ = tagged
     served = predictor.Predictor(str(folder / "output"))
@@ -121,7 +118,6 @@ def test_an_export_answers_with_the_tags_of_the_run(tagged):
     assert min(answer["probabilities"]) > 0.5
 
 
-@pytest.mark.slow
 def test_evaluation_alone_knows_the_tags(tagged, untraced):
     folder, files, _ = tagged
     trained = results(folder)
@@ -153,38 +149,6 @@ def test_evaluation_alone_knows_the_tags(tagged, untraced):
             jobs.run(run_ner, flags(folder, **common | {"tag_column": "upos"} | more))
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"lstm_layers": 1, "lstm_size": 8},
-        {"features": "concat_last_four", "lstm_size": 8},
-    ],
-    ids=["lstm", "features"],
-)
-def test_a_bilstm_learns_and_serves_plain_tags(tmp_path, untraced, changes):
-    frozen = "features" in changes
-    files = write(tmp_path, trees, ".conllu", DEEP)
-    if frozen:
-        save_encoder(tmp_path, DEEP)
-        changes = changes | {"init_checkpoint": str(tmp_path / "encoder")}
-    run(tmp_path, **WHOLE, **files, **TREES | {"num_train_epochs": [8.0]}, **changes)
-    assert results(tmp_path)["eval_accuracy"] > 0.9
-    served = predictor.Predictor(str(tmp_path / "output"))
-    rows = [line.split("\t") for line in words_of(tmp_path / "output/predictions.txt")]
-    # One sentence a request, as in the file: the LSTM reads what is around a word.
-    requests, expected = [], []
-    for row in rows:
-        if row[0] == "1":
-            requests.append({"words": []})
-            expected.append([])
-        requests[-1]["words"].append(row[1])
-        expected[-1].append(row[3])
-    assert [answer["tags"] for answer in served.predict(requests)] == expected
-
-
-@pytest.mark.slow
 def test_entities_of_characters_are_read_and_scored(tmp_path, capsys):
     files = write(tmp_path, characters, ".tsv")
     # A shape for all: it is traced once, and updates are many.
@@ -212,7 +176,6 @@ def test_entities_of_characters_are_read_and_scored(tmp_path, capsys):
     assert "Confusion matrix" in page
 
 
-@pytest.mark.slow
 def test_a_file_of_two_schemes_is_refused(tmp_path):
     write_files(tmp_path)
     (tmp_path / "train.txt").write_text("Pa B-PER\nb O\n\nb NN\n")

@@ -11,7 +11,7 @@ import run_ner
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from errors import UserError
-from tests import forked, jobs, tiny
+from tests import jobs, tiny
 from tests.ner import DEEP, flags, run, save_encoder, task_of, write_files
 
 
@@ -79,7 +79,6 @@ def other_labels(folder):
     checkpoint.save(Folder.open(str(folder / "other")), 1, weights, keep=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prepare", "changes", "message"),
     [
@@ -138,18 +137,6 @@ def test_features_of_more_layers_than_there_are_are_refused(folder):
     (folder / "config.json").write_text(config.to_json_string())
     changes = {"do_eval": True, "features": "sum_last_four"}
     refused(folder, "config.json has only num_hidden_layers=3", **changes)
-
-
-@pytest.mark.slow
-def test_command_line_ends_in_one_line(folder):
-    (folder / "dev.txt").write_text("Pa B-PER\nb NN\n")
-    done = forked.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag of an entity, but "
-        "'B-PER' in line 1 is"
-    )
-    assert done.stderr.count("\n") == 1
 
 
 def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):

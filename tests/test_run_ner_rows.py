@@ -19,7 +19,6 @@ def folder(tmp_path):
 WORDS = st.text(alphabet="abPL.x\x01\u200b\u00a0가", min_size=1, max_size=14)
 
 
-@pytest.mark.slow
 @given(st.data())
 def test_every_word_of_any_sentence_has_one_place(tmp_path_factory, data):
     folder = tmp_path_factory.getbasetemp()

@@ -46,7 +46,6 @@ RESULTS = [
 ]
 
 
-@pytest.mark.slow
 def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
     run(
         tmp_path,
@@ -105,7 +104,6 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
     assert second == found | {"global_step": "0"}
 
 
-@pytest.mark.slow
 def test_released_checkpoint_is_evaluated(tmp_path, capsys, untraced):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
     # The eight records whose losses in the release are known.
@@ -207,7 +205,6 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
         run(tmp_path, input_file=[str(file) for file in files])
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys, untraced):
     golden = list(framing.read(RECORDS))
     output = tmp_path / "output"
@@ -259,7 +256,6 @@ def broken_record(tmp_path, **features):
 BIG = {"train_batch_size": 300, "num_train_steps": 3}
 
 
-@pytest.mark.slow
 def test_bad_record_met_while_training_is_named(tmp_path, untraced):
     path = broken_record(tmp_path, input_ids=[1, 2, 3])
     with pytest.raises(UserError, match="record 839 has 3 values of input_ids, not 64"):
@@ -270,7 +266,6 @@ def test_bad_record_met_while_training_is_named(tmp_path, untraced):
         run(tmp_path, input_file=[path], output_dir=other, **BIG)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     tiers.cases(
@@ -307,7 +302,6 @@ def test_weights_are_not_used_as_those_of_another_network(tmp_path):
             run(tmp_path, change_network=True, input_file=["nowhere"], **changes)
 
 
-@pytest.mark.slow
 def test_without_its_settings_a_run_still_does_not_change_its_network(
     tmp_path, untraced
 ):
@@ -325,7 +319,6 @@ def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
         run(tmp_path, output_dir=path)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
     path = broken_record(tmp_path, masked_lm_ids=[2**32] * 10)
@@ -333,7 +326,6 @@ def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
         run(tmp_path, input_file=[path], xla=True, train_batch_size=839)
 
 
-@pytest.mark.slow
 def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
     path = broken_record(tmp_path, masked_lm_weights=[float("nan")] * 10)
     with pytest.raises(UserError) as error:
@@ -378,7 +370,6 @@ def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, mess
     assert not list(tmp_path.glob("output/model.ckpt*"))
 
 
-@pytest.mark.slow
 def test_what_a_terminated_run_has_learned_is_not_lost(
     tmp_path, capsys, monkeypatch, untraced
 ):

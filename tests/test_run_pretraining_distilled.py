@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import run_pretraining
 from training.run import loop
 from training.storage import checkpoint
@@ -17,6 +16,7 @@ from training.storage.source import Source
 from errors import UserError
 from modeling.objectives import masked_lm, tasks
 from tests import jobs, samples
+from tests.conversion import convert
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.records import VOCAB_FILE, make_records
 from training.pretraining.word_teacher import WordTeacher
@@ -66,7 +66,6 @@ def run(folder, **given):
     jobs.run(run_pretraining, flags(folder, **given))
 
 
-@pytest.mark.slow
 def test_a_student_reports_resumes_and_is_told_from_others(
     given, tmp_path, capsys, untraced
 ):
@@ -120,7 +119,6 @@ def test_a_student_reports_resumes_and_is_told_from_others(
         run(tmp_path / "whole", **whole | {"distill_from": other})
 
 
-@pytest.mark.slow
 def test_a_run_that_noted_no_teacher_had_none(tmp_path, untraced):
     run(tmp_path, num_train_steps=2)
     path = tmp_path / "output" / "run.json"
@@ -139,7 +137,6 @@ def test_a_run_that_noted_no_teacher_had_none(tmp_path, untraced):
         run(tmp_path, num_train_steps=2, distill_from=teacher, hard_weight=1.0)
 
 
-@pytest.mark.slow
 def test_a_student_learns_what_a_teacher_in_another_layout_expects(
     tmp_path, capsys, untraced
 ):
@@ -147,11 +144,7 @@ def test_a_student_learns_what_a_teacher_in_another_layout_expects(
     wide = dataclasses.replace(TINY, hidden_size=16)
     network = masked_lm.MaskedLM().network(wide, seed=3)
     folder = write(tmp_path / "wide", network, wide)
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[folder], layout="hugging_face", output_dir=str(tmp_path / "theirs")
-        )
-    )
+    convert(folder, tmp_path / "theirs", layout="hugging_face")
     run(
         tmp_path,
         objective="masked_lm",
@@ -176,7 +169,6 @@ def test_a_student_learns_what_a_teacher_in_another_layout_expects(
     assert saved["distillation/projection/kernel"].shape == (8, 16)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
     run(tmp_path, **given, dry_run=True)
@@ -188,7 +180,6 @@ def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
 # --- Refusals ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -230,7 +221,6 @@ def refused(folder, given, teacher, message, **changes):
         run(folder, **given | {"distill_from": teacher} | changes)
 
 
-@pytest.mark.slow
 def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     network = masked_lm.MaskedLM().network(TINY)
     folder = write(tmp_path / "teacher", network)
@@ -262,7 +252,6 @@ def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     assert not (tmp_path / "output").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CONFIGS))
 def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, name):
     """No segments, other names, and nothing but answers to compare.

@@ -23,7 +23,6 @@ from tests.pretraining import (
 from text.records import blocks, framing
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
     """One replica, then two, then one; over the end of whole rounds and of an epoch."""
@@ -61,7 +60,6 @@ def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
 
 
-@pytest.mark.slow
 def test_two_hosts_of_different_speed_agree_with_one(tmp_path):
     """Each has a clock of its own, by which it decides how many updates a call makes; they
     do not wait for each other for ever.
@@ -93,7 +91,6 @@ def test_two_hosts_of_different_speed_agree_with_one(tmp_path):
         )
 
 
-@pytest.mark.slow
 def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
     cluster = {"chief": [command(given)], "worker": [command(given)]}
@@ -106,7 +103,6 @@ def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
         assert "Traceback" not in host.stderr
 
 
-@pytest.mark.slow
 def test_errors_are_one_line(tmp_path):
     given = flags(tmp_path, input_file=["nowhere"])
     done = forked.finished(command(given))

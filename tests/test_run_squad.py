@@ -79,7 +79,6 @@ def contexts(content):
 # --- What a run leaves ---------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_run_leaves_what_the_release_left_and_scores(trained):
     output = trained / "output"
     texts = contexts(json.loads((trained / "dev.json").read_text()))
@@ -106,7 +105,6 @@ def test_a_run_leaves_what_the_release_left_and_scores(trained):
     assert "train: 48 examples, " in said and "dev: 15 examples, " in said
 
 
-@pytest.mark.slow
 def test_records_are_the_release_s(trained):
     path = str(trained / "output" / "train.tf_record")
     spec = {
@@ -143,7 +141,6 @@ def test_records_are_the_release_s(trained):
     assert all(set(answer) <= set(GOOD) for answer in answers)
 
 
-@pytest.mark.slow
 def test_a_resumed_run_ends_like_one_that_never_stopped(copy, untraced):
     output = copy / "output"
     straight = Source.open(str(output)).read()
@@ -157,33 +154,15 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(copy, untraced):
     (output / "nbest_predictions.json").unlink()
     run(copy, do_train=True, do_predict=True, save_checkpoints_steps=2)
     resumed = Source.open(str(output)).read()
-    assert straight.keys() == resumed.keys()
-    for name in straight:
-        assert np.array_equal(straight[name], resumed[name]), name
+    jobs.check_same_bits(straight, resumed)
     assert (output / "nbest_predictions.json").read_text() == predictions
 
 
-@pytest.mark.slow
-def test_answers_do_not_depend_on_padding_and_batches(copy, untraced):
-    """Nor on whether evaluation comes with training."""
-    found = read(copy, "nbest_predictions.json")
-    run(copy, do_predict=True, length_buckets=False, predict_batch_size=3)
-    again = read(copy, "nbest_predictions.json")
-    for id, spans in found.items():
-        # The release's padding may take a place among the best starts and ends.
-        assert spans[0]["text"] == again[id][0]["text"]
-        assert spans[0]["start_logit"] == pytest.approx(
-            again[id][0]["start_logit"], abs=1e-5
-        )
-
-
-@pytest.mark.slow
 def test_it_learns(folder):
     run(folder, do_train=True, do_eval=True, num_train_epochs=[20.0])
     assert results(folder)["eval_f1"] > 80
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_it_learns_when_there_is_no_answer(folder, untraced):
     for name, seed, number in (("train.json", 1, 96), ("dev.json", 2, 30)):
@@ -226,7 +205,6 @@ def test_it_learns_when_there_is_no_answer(folder, untraced):
 # --- Odd but legal -------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_lost_and_long_answers_and_questions_are_counted(
     folder, capsys, caplog, untraced
 ):
@@ -256,7 +234,6 @@ def test_lost_and_long_answers_and_questions_are_counted(
     assert "lost: answer not in its text" in caplog.text and "good" not in caplog.text
 
 
-@pytest.mark.slow
 def test_texts_without_tokens_and_any_script_are_answered(copy, untraced):
     texts = ["", " \n", "mud\0 \ud55c\uad6d\uc5b4 \U0001f600 gold\u0301 \u7d4c\u4e16"]
     asked = [
@@ -275,7 +252,6 @@ def test_texts_without_tokens_and_any_script_are_answered(copy, untraced):
     assert not (copy / "output" / "null_threshold.json").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "doc_stride, rows, lost", [(6, 4, 0), (15, 3, 0), (16, 2, 1), (128, 2, 1)]
 )
@@ -305,7 +281,6 @@ def test_windows_that_may_not_overlap_are_said(
     assert ("1 answers not in any window" in line) == (lost == 1)
 
 
-@pytest.mark.slow
 def test_whole_numbers_as_ids_are_texts_in_the_answers(copy, untraced):
     """What json.dumps makes of them as keys; the numbers that scores need stay."""
     content = shining(3, 2)
@@ -321,7 +296,6 @@ def test_whole_numbers_as_ids_are_texts_in_the_answers(copy, untraced):
     assert results(copy)["eval_total"] == 3
 
 
-@pytest.mark.slow
 def test_scores_that_are_not_numbers_are_refused(copy, untraced):
     tensors = Source.open(str(copy / "output")).read()
     tensors["cls/squad/output_bias"] = np.full(2, np.nan, np.float32)
@@ -333,7 +307,6 @@ def test_scores_that_are_not_numbers_are_refused(copy, untraced):
     refused(copy, "not finite", do_predict=True, init_checkpoint=spoilt)
 
 
-@pytest.mark.slow
 def test_a_model_of_hugging_face_answers_without_a_pooler(copy, untraced):
     """They leave out what no answer depends on."""
     expected = (copy / "output" / "predictions.json").read_bytes()
@@ -350,7 +323,6 @@ def test_a_model_of_hugging_face_answers_without_a_pooler(copy, untraced):
     refused(copy, "not in the checkpoint: cls/squad", **other, init_checkpoint=head)
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_task_is_refused(copy, untraced):
     prefix = Source.open(str(copy / "output")).prefix
     tensors = Source.open(prefix).read()

@@ -87,7 +87,6 @@ def test_the_data_set_decides_how_answers_are_scored(
     assert task.metric == metric
 
 
-@pytest.mark.slow
 def test_a_run_reports_klues_own_score(tmp_path, untraced):
     folder = write_files(tmp_path)
     content = shining(9, 2, impossible=True)

@@ -128,7 +128,6 @@ def test_a_vocabulary_that_is_too_large_is_refused(folder):
     refused(folder, "39 tokens, more than vocab_size=24", do_train=True)
 
 
-@pytest.mark.slow
 def test_a_missing_file_is_one_line_on_the_command_line(folder):
     given = flags(folder, do_train=True, train_file=str(folder / "absent.json"))
     done = forked.finished(jobs.command("run_squad.py", given))

@@ -18,7 +18,6 @@ from tests.swag import (
     TINY,
     WHOLE,
     WORDS,
-    answers,
     check_same,
     flags,
     run,
@@ -80,7 +79,6 @@ class ByHand:
 # --- Runs ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_swag_from_training_to_answers(trained):
     output = trained / "output"
     names = {path.name for path in output.iterdir() if "tfevents" not in path.name}
@@ -97,7 +95,7 @@ def test_swag_from_training_to_answers(trained):
     keys = [line.split(" = ")[0] for line in lines]
     assert keys == ["eval_accuracy", "eval_loss", "global_step", "loss"]
     assert results(trained)["eval_accuracy"] > 0.8  # by chance 0.25
-    predicted = answers(trained)
+    predicted = jobs.predictions(trained)
     assert len(predicted) == 10
     assert list(predicted[0]) == [
         "context",
@@ -113,7 +111,6 @@ def test_swag_from_training_to_answers(trained):
     assert table == [answer["probabilities"] for answer in predicted]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     json_trained, folder, untraced
@@ -123,7 +120,7 @@ def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     run(folder, init_checkpoint=errs, **given)
     by_hand = ByHand(errs)
     right, losses = 0, []
-    for answer in answers(folder):
+    for answer in jobs.predictions(folder):
         texts = [f"She {choice}" for choice in answer["choices"]]
         expected = by_hand(answer["context"], texts)
         np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
@@ -135,7 +132,6 @@ def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     assert results(folder)["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
 
 
-@pytest.mark.slow
 def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path, untraced):
     copy = shutil.copytree(json_trained, tmp_path / "copy")
     before = results(copy)
@@ -148,7 +144,6 @@ def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path, untra
     assert "0: she" in page and "<th>probabilities</th>" in page
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_search_names_runs_no_better_than_one_answer(folder, untraced):
     right = [line[-1] for line in swag_lines(21, seed=2)[1:]]
@@ -182,12 +177,11 @@ def json_trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_choices_that_are_not_there_count_for_nothing(json_trained):
     by_hand = ByHand(json_trained / "output")
     lines = (json_trained / "output" / "test_results.tsv").read_text().splitlines()
     numbers = set()
-    for answer, line in zip(answers(json_trained), lines, strict=True):
+    for answer, line in zip(jobs.predictions(json_trained), lines, strict=True):
         numbers.add(len(answer["choices"]))
         assert len(answer["probabilities"]) == len(answer["choices"])
         assert len(line.split("\t")) == len(answer["choices"])
@@ -236,7 +230,6 @@ def test_packed_files_are_read(json_folder):
         assert len(run_swag.MultipleChoice(given, None).read("dev")) == number
 
 
-@pytest.mark.slow
 def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
     long = {"context": "a " * 30, "choices": ["b", "c " * 30], "label": 0}
     short = {"context": "a", "choices": ["b", "c"], "label": 0}
@@ -249,24 +242,9 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
 # --- Kills ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys, untraced):
-    changes = {"do_train": True, "learning_rate": [1e-2], "num_train_epochs": [6.0]}
-    folder = shutil.copytree(trained, tmp_path / "copy")
-    jobs.forget_after(20, folder)
-    run(folder, **changes, **SAVED)
-    assert "continuing from step 20" in capsys.readouterr().out
-    straight, again = jobs.weights(trained), jobs.weights(folder)
-    assert straight.keys() == again.keys()
-    for name, value in straight.items():
-        assert np.array_equal(value, again[name]), name
-
-
-@pytest.mark.slow
 def test_an_export_answers_as_the_run_that_made_it(json_trained):
     """Sets differ in their number of choices."""
-    expected = answers(json_trained)
+    expected = jobs.predictions(json_trained)
     names = ("context", "start", "choices")
     exported = predictor.Predictor(str(json_trained / "output"))
     requests = [{name: answer[name] for name in names} for answer in expected]

@@ -54,7 +54,6 @@ def exported(tmp_path_factory):
     return Exported(tmp_path_factory.mktemp("swag"))
 
 
-@pytest.mark.slow
 def test_a_saved_model_answers_as_the_script(exported):
     examples = exported.task.read("test")[:200]
     assert len(examples) == 200
@@ -75,7 +74,6 @@ def ask(exported, context, start, *lists):
     )
 
 
-@pytest.mark.slow
 def test_a_saved_model_has_an_answer_to_everything(exported):
     assert ask(exported, "", "") == []
     nothing = {"predicted": 0, "probabilities": []}
@@ -92,7 +90,6 @@ def test_a_saved_model_has_an_answer_to_everything(exported):
     check_same(odd, ask(exported, "caf\ufffd", "", ["\ufffd", "\u200b", "a "]))
 
 
-@pytest.mark.slow
 def test_padding_counts_for_nothing_and_an_empty_choice_for_itself(exported):
     context, start = "The cat sat.", "Then it"
     plain, padded, empty = ask(

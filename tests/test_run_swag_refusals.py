@@ -5,8 +5,8 @@ import pytest
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
-from tests import forked, jobs, tiny
-from tests.swag import flags, run, swag_lines, write_csv, write_files, write_json_files
+from tests import jobs, tiny
+from tests.swag import run, swag_lines, write_csv, write_files, write_json_files
 
 
 @pytest.fixture
@@ -165,15 +165,3 @@ def test_flags_that_do_not_fit_are_refused_in_one_line(
 
 def refused(folder, message, **changes):
     jobs.check_refused(run, folder, message, **changes)
-
-
-@pytest.mark.slow
-def test_command_line_ends_in_one_line(folder):
-    write_csv(folder / "val.csv", with_column("label", "4"))
-    given = flags(folder, do_eval=True)
-    done = forked.finished(jobs.command("run_swag.py", given))
-    assert done.returncode == 1
-    assert done.stderr.strip() == (
-        f"run_swag.py: error: {folder}/val.csv:3: label '4' is not one of the 4 "
-        "choices, which are numbered from 0 to 3"
-    )

@@ -35,7 +35,6 @@ class Payload:
         return os.mkdir, ("ran",)
 
 
-@pytest.mark.slow
 def test_no_code_here_makes_code_of_a_file():
     paths = [ROOT / f"{name}.py" for name in test_architecture.SCRIPTS]
     for floor in test_architecture.FLOORS:

@@ -89,14 +89,12 @@ def imported_by(statements):
 HEAVY = {"tensorflow", "tensorflow_text", "keras", "jax"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_nothing_that_is_loaded_early_names_tensorflow(script):
     found = early_imports(script)
     assert "options" in found and not {n.split(".")[0] for n in found} & HEAVY
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", ["run_pretraining.py", "run_squad.py", "predict.py"])
 def test_help_loads_no_tensorflow(script):
     status, packages, done = loaded(script, "--help")
@@ -104,7 +102,6 @@ def test_help_loads_no_tensorflow(script):
     assert "absl" in packages and not packages & {"tensorflow", "keras", "jax"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, status, answer",
     [
@@ -135,7 +132,6 @@ def test_mistakes_load_no_tensorflow(arguments, status, answer):
     assert not packages & {"tensorflow", "keras", "jax"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, status, said",
     [
@@ -187,7 +183,6 @@ def test_what_checks_flags_is_defined_before_they_are_read(script):
         assert used_by(statement) <= known | local
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="only asked for on x86"
 )
@@ -206,7 +201,6 @@ def test_onednn_is_used_unless_the_user_says_otherwise(given, used):
     assert done.stdout == f"{used}\n", done.stderr
 
 
-@pytest.mark.slow
 def test_a_script_runs_on_tensorflow_and_says_so_once(tmp_path):
     """Also in the processes that it starts."""
     program = PROGRAM.replace(

@@ -119,10 +119,6 @@ REFUSED_TRAININGS = {
     "damaged": Case("classifier", ALL | DAMAGED, "is damaged", TRAIN | START, damaged),
     "in use": Case("classifier", ALL, "in use by", arrange=held),
     "names of ours": Case("classifier", ALL, NOT_OURS, strangers=tuple(OF_RUNS)),
-    "names of ours, pre-training": Case(
-        "pretraining", PRETRAIN, NOT_OURS, strangers=("metrics.jsonl",)
-    ),
-    "another's vocabulary": Case("classifier", ALL, NOT_OURS, strangers=("vocab.txt",)),
     "another's rows": Case("classifier", ALL, NOT_OURS, strangers=("eval.tf_record",)),
     "ours are links now": Case("classifier", ALL, NOT_OURS, TRAIN, linked),
     "another's results": Case(
@@ -146,9 +142,6 @@ REFUSED_TRAININGS = {
         "mine.txt: is not part of an export",
         TRAIN | EXPORT,
         export_of_somebody,
-    ),
-    "pre-train, damaged": Case(
-        "pretraining", PRETRAIN | DAMAGED, "is damaged", TRAIN | START, damaged
     ),
 }
 
@@ -208,19 +201,16 @@ def try_case(case: Case, root: pathlib.Path, earlier, named=()) -> None:
             check_untouched(before, contents(root))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiers.cases(TRAININGS, ["train", "pre-train"]))
 def test_training(name, tmp_path, earlier):
     try_case(TRAININGS[name], tmp_path, earlier)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_TRAININGS)
 def test_refused_training(name, tmp_path, earlier):
     try_case(REFUSED_TRAININGS[name], tmp_path, earlier)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "before"),
     [
@@ -249,9 +239,7 @@ FILE, FILES, FOLDER = (
     {"output_dir": MADE},
 )
 REPORT = {"report_file": MADE}
-HDF5 = {"output_format": "hdf5", "pooling": "mean"}
 CONVERT = {"input": [RELEASED["init_checkpoint"]], "layout": "release"}
-TO_HUGGING_FACE = CONVERT | {"layout": "hugging_face"}
 EXISTS = planted("made", "held", "made.description.json")
 
 JOBS = {
@@ -260,11 +248,9 @@ JOBS = {
     "vocabulary": Case("vocabulary", FILE, arrange=EXISTS),
     "inspection": Case("inspection", REPORT, arrange=EXISTS),
     "features": Case("features", FILE, arrange=EXISTS),
-    "features as HDF5": Case("features", FILE | HDF5, arrange=EXISTS),
     "answers": Case("questions", FILE, arrange=EXISTS),
     "masks": Case("masks", RELEASED | {"text": "the [MASK]"}),
     "conversion": Case("conversion", CONVERT | FOLDER),
-    "conversion to another layout": Case("conversion", TO_HUGGING_FACE | FOLDER),
 }
 NAMED = ("output/made", "output/held")  # in the flags: what is there is to be replaced
 
@@ -293,14 +279,7 @@ REFUSED_JOBS = {
         "conversion", CONVERT | FOLDER, "made", arrange=planted("made")
     ),
 }
-for _name in (
-    "notes.txt",
-    "lock",
-    "ended.json",
-    "origin.json",
-    "corpus.json",
-    "a/b.txt",
-):
+for _name in ("ended.json", "a/b.txt"):
     REFUSED_JOBS[f"work folder with {_name}"] = Case(
         "records",
         FILES,
@@ -312,13 +291,11 @@ REFUSED_JOBS["work folder is a file"] = Case(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_job(name, tmp_path, earlier):
     try_case(JOBS[name], tmp_path, earlier, NAMED)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_JOBS)
 def test_refused_job(name, tmp_path, earlier):
     try_case(REFUSED_JOBS[name], tmp_path, earlier)

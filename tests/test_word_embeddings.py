@@ -1,7 +1,6 @@
 """BiLSTM layers on a table of word embeddings: trained, resumed, exported, converted."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -12,12 +11,10 @@ import fill_mask
 import run_classifier
 import run_ner
 import run_squad
-import tests
 from training.storage.source import read_config
 from errors import UserError
 from modeling.architectures.word_vectors import WordEmbeddingsConfig
-from serving import predictor
-from tests import forked, jobs, ner, pretraining, squad, tiny
+from tests import jobs, ner, pretraining, squad, tiny
 
 LSTM = {"lstm_layers": 1, "lstm_size": 6}
 TABLE = "word_embeddings/table"
@@ -63,46 +60,11 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_a_bilstm_on_vectors_learns_what_order_tells_and_answers_raw_text(trained):
     assert jobs.results(trained)["eval_accuracy"] == 1.0
     weights = jobs.weights(trained)
     assert weights[TABLE].shape == (7, 8) and f"{TABLE}/adam_m" in weights
-    lines = (trained / "output" / "predictions.jsonl").read_text().splitlines()
-    known = [json.loads(line) for line in lines]
-    found = predictor.Predictor(str(trained / "output")).predict(
-        [{"text": each["text"]} for each in known]
-    )
-    for one, other in zip(found, known, strict=True):
-        assert one["predicted"] == other["predicted"]
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
-    changes = {"gradient_accumulation_steps": 2}
-    jobs.check_goes_on(classify, trained, tmp_path, capsys, **changes)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_two_replicas_and_accumulation_train_as_one_device(tmp_path):
-    """In a process of its own: one may hold a single MirroredStrategy."""
-    write_files(tmp_path, hidden_dropout_prob=0.0)
-    given = {"do_train": True, "num_train_epochs": [1.0], "learning_rate": [1e-3]}
-    classify(tmp_path, output_dir=str(tmp_path / "one"), **given)
-    program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
-    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2}
-    given = flags(tmp_path, **both, **given)
-    script = jobs.command("run_classifier.py", given)[1:]
-    done = forked.finished([sys.executable, program, *script])
-    assert done.returncode == 0, done.stderr
-    assert "on 2 devices" in done.stdout
-    expected = jobs.weights(tmp_path, "one")
-    got = jobs.weights(tmp_path)
-    for key, value in expected.items():
-        np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
+    jobs.check_export(trained)
 
 
 TASKS = {
@@ -111,7 +73,6 @@ TASKS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_trains(tmp_path, untraced, name):
@@ -134,7 +95,6 @@ def test_every_task_trains(tmp_path, untraced, name):
         jobs.run(script, given | {"do_train": True, "features": "sum_last_four"})
 
 
-@pytest.mark.slow
 def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
     (tmp_path / "texts").write_text("a b ||| a\n")
     given = {
@@ -156,7 +116,6 @@ def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
         jobs.run(extract_features, given | {"pooling": "cls"})
 
 
-@pytest.mark.slow
 def test_conversion_averages_and_refuses_what_has_no_counterpart(trained, tmp_path):
     output = str(trained / "output")
     given = {"input": [output, output], "output_dir": str(tmp_path / "mean")}
@@ -177,7 +136,6 @@ def test_conversion_averages_and_refuses_what_has_no_counterpart(trained, tmp_pa
     assert jobs.weights(tmp_path, "new")[TABLE].shape == (8, 8)
 
 
-@pytest.mark.slow
 def test_what_needs_context_is_refused_in_one_line(trained, tmp_path):
     with pytest.raises(UserError, match="not in the checkpoint: cls/predictions"):
         given = {"init_checkpoint": str(trained / "output"), "text": "a [MASK]"}

@@ -201,7 +201,6 @@ def _count(path, number):
                 pass
 
 
-@pytest.mark.slow
 def test_no_two_processes_ever_hold_it(tmp_path):
     """The lock file is removed and made anew all the time: there it could fail."""
     path = str(tmp_path / "a")

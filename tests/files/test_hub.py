@@ -7,14 +7,13 @@ import re
 import sys
 
 import huggingface_hub.constants
-import numpy as np
 import pytest
 
 import run_classifier
 from training.storage.source import Source, read_config
 from errors import UserError
 from files import hub
-from tests import hub_server
+from tests import hub_server, jobs
 from tests.classifier import WORDS, custom
 from tests.conversion import GOLDEN
 from tests.training.interchange import hugging_face
@@ -59,9 +58,7 @@ def test_weights_are_those_of_a_local_folder(server, capsys):
     prefix = Source.open(ADDRESS).prefix
     expected = Source.open(str(server.models["klue/small-bert"])).read()
     found = Source.open(prefix).read()
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value)
+    jobs.check_same_bits(expected, found)
     names = set(os.listdir(os.path.dirname(prefix)))
     assert names == {"config.json", "model.safetensors", "vocab.txt"}
     assert re.search(r"fetching config.json, .* MB\)", capsys.readouterr().err)
@@ -117,9 +114,7 @@ def test_weights_in_several_files_are_fetched(server, monkeypatch, capsys):
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
         hub.folder.cache_clear()
         found = Source.open(ADDRESS).read()
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_array_equal(found[name], value)
+        jobs.check_same_bits(found, expected)
     said = capsys.readouterr().err
     assert "fetching model-00001-of-00002.safetensors, model-00002" in said
     # One of them is no longer in the cache.

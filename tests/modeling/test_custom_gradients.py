@@ -22,7 +22,6 @@ BATCH = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "compile", [None, compiler.compile_function], ids=["plain", "fused"]
 )

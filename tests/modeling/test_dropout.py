@@ -20,7 +20,6 @@ def test_dropout_keeps_and_scales():
     assert layers.Dropouts([1, 2])(x, 0.0) is x
 
 
-@pytest.mark.slow
 def test_dropout_masks_follow_from_seed_and_number_of_the_call():
     def mask(seed, number):
         dropouts = layers.Dropouts(seed)

@@ -59,7 +59,6 @@ CHAINS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CHAINS)
 def test_compiled_chains_equal_single_operations(name, dtype):
@@ -91,7 +90,6 @@ def test_compiled_chains_equal_single_operations(name, dtype):
 # --- gradients that are written out ---------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "compile", [None, compiler.compile_function], ids=["plain", "fused"]
 )

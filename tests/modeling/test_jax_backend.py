@@ -11,7 +11,6 @@ ROOT = tests.ROOT
 GOLDEN = ROOT / "tests" / "golden" / "checkpoint"
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_jax_equals_the_release_without_tensorflow(tmp_path):
     checkpoint = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))

@@ -35,7 +35,6 @@ LOWEST = re.compile("(embeddings|table|shared/embedding)$")
 HIGHEST = re.compile("(encoder|transformer|elmo)/layer_1/|group_0|block_001")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("architecture", CONFIGS)
 def test_lower_layers_learn_more_slowly_in_every_architecture(architecture):
     found = shares(CONFIGS[architecture])

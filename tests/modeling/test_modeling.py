@@ -18,9 +18,6 @@ from tests import tiers, tiny
 GOLDEN = tests.GOLDEN / "checkpoint"
 
 TINY = tiny.config(vocab_size=50, num_hidden_layers=2, max_position_embeddings=12)
-STILL = dataclasses.replace(
-    TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-)
 
 
 def load_golden(model):
@@ -120,7 +117,6 @@ RELEASED_SIZES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", RELEASED_SIZES)
 def test_parameter_counts_of_the_released_sizes(size):
     hidden_size, num_layers, vocab_size, parameters = RELEASED_SIZES[size]
@@ -181,13 +177,6 @@ def test_gelu_and_its_slope_equal_float64(name, reference):
     np.testing.assert_allclose(tape.gradient(y, x), slopes, rtol=2e-6, atol=1e-6)
 
 
-def test_the_two_gelus_differ():
-    assert float(layers.gelu_tanh(tf.constant(2.5))) == pytest.approx(
-        2.484916, abs=1e-6
-    )
-    assert float(layers.gelu_erf(tf.constant(2.5))) == pytest.approx(2.484476, abs=1e-6)
-
-
 def test_gelu_keeps_the_dtype():
     x = tf.constant([1.0], "bfloat16")
     with custom_gradients.use_gradients(), tf.GradientTape() as tape:
@@ -220,7 +209,6 @@ def test_initial_weights_are_cut_normal_and_differ_between_variables():
     assert table.std() == pytest.approx(0.0176, rel=0.02)
 
 
-@pytest.mark.slow
 def test_seed_determines_initial_weights():
     first, again, other = (
         sentence_pairs.PretrainingModel(TINY, seed=seed).get_weights()
@@ -230,7 +218,6 @@ def test_seed_determines_initial_weights():
     assert (first[0] != other[0]).all()
 
 
-@pytest.mark.slow
 def test_model_dropout_follows_the_seed():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
 
@@ -243,7 +230,6 @@ def test_model_dropout_follows_the_seed():
     assert (logits(1, 1) != logits(1, 2)).any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
 )
@@ -300,7 +286,6 @@ def test_a_row_of_padding_stays_finite():
     assert np.isfinite(BertEncoder(TINY)(batch)["sequence_output"]).all()
 
 
-@pytest.mark.slow
 def test_the_batch_size_may_be_open_as_in_an_exported_model():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
@@ -319,7 +304,6 @@ def test_a_sequence_beyond_the_position_table_is_refused():
 # --- losses -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_losses_and_metrics_of_parts_add_up_to_the_whole():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     objective = sentence_pairs.MaskedLMNextSentence()
@@ -368,7 +352,6 @@ def test_a_batch_without_predictions_has_no_loss():
 # --- dtype and compiler -------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     model, batch, values = golden
     rounded = load_golden(
@@ -384,34 +367,6 @@ def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     )
 
 
-def gradients(model, batch, seed):
-    objective = sentence_pairs.MaskedLMNextSentence()
-    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
-        dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
-        outputs = model(batch, **dropouts)
-        pairs = objective.losses(batch, outputs)
-        loss = sum(losses.mean(*pair) for pair in pairs.values())
-    return tape.gradient(loss, [v.value for v in model.trainable_variables])
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
-)
-def test_a_training_step_compiles_with_xla(dtype):
-    model = sentence_pairs.PretrainingModel(STILL, dtype=dtype)
-    batch = {key: tf.constant(value) for key, value in tiny_batch().items()}
-    plain = tf.function(lambda: gradients(model, batch, None))()
-    compiled = tf.function(lambda: gradients(model, batch, None), jit_compile=True)()
-    tolerance = 1e-6 if dtype == "float32" else 2e-2
-    for variable, a, b in zip(model.trainable_variables, plain, compiled, strict=True):
-        # Dense: what replicas add up and the optimizer takes.
-        assert isinstance(a, tf.Tensor) and a.dtype == tf.float32, variable.path
-        np.testing.assert_allclose(a, b, atol=tolerance, err_msg=variable.path)
-
-
-@pytest.mark.slow
 def test_xla_draws_the_same_masks():
     def drop(seed):
         return layers.Dropouts(seed)(tf.ones(10_000), 0.1)

@@ -51,7 +51,6 @@ def test_positions_are_independent(apart):
     assert chi_square(numbers[:, apart:], numbers[:, :-apart]) < DEVIATIONS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "apart", [1, 2, 256, 4096, 841, 10_000, 65_536, 1_000_000, 3_276_800, 2**31]
 )
@@ -76,7 +75,6 @@ def test_seeds_and_purposes_are_independent():
         assert chi_square(numbers, other) < DEVIATIONS
 
 
-@pytest.mark.slow
 def test_no_two_rows_share_a_run_of_numbers():
     """As rows whose states were near would."""
     numbers = row_random.bits(1, 0, np.arange(50_000), 16).numpy()
@@ -84,7 +82,6 @@ def test_no_two_rows_share_a_run_of_numbers():
     assert len(np.unique(pairs)) == pairs.size
 
 
-@pytest.mark.slow
 def test_a_row_has_the_same_numbers_in_every_batch():
     whole = draw(np.arange(64))
     np.testing.assert_array_equal(whole[17:23], draw(np.arange(17, 23)))

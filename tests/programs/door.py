@@ -42,14 +42,8 @@ def classifier(encoder) -> keras.Model:
 
 
 def fit(encoder, model) -> list[float]:
-    data = bert.dataset(
-        REVIEWS,
-        LABELS,
-        encoder,
-        batch_size=8,
-        max_seq_length=32,
-        length_buckets=True,
-    )
+    # Of one length, because JAX compiles the step for each.
+    data = bert.dataset(REVIEWS, LABELS, encoder, batch_size=8, max_seq_length=32)
     # Of a few updates, tracing would take nearly all the time; JAX always compiles.
     untraced = {"run_eagerly": True} if BACKEND == "tensorflow" else {}
     model.compile(

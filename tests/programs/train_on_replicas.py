@@ -136,7 +136,11 @@ def main(path, name, every=""):
     cpu = tf.config.list_physical_devices("CPU")[0]
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
-    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
+    schema = (
+        RowOptions(max_seq_length=64, max_predictions_per_seq=10)
+        .make_instances()
+        .schema()
+    )
     data = reading.Records(RecordSet([path]).files, schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, kind, data)

@@ -79,7 +79,6 @@ def chosen(data, monkeypatch, untraced):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys):
     chosen |= {"table": ["figure5", "6"], "held_out_file": ["text.txt"]}
@@ -105,7 +104,6 @@ def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys
 
 
 @needs_all_relatives
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_family_is_compared_with_as_many_updates_and_as_much_time(
     data, chosen, monkeypatch

@@ -67,7 +67,6 @@ def fast(untraced, loaded, monkeypatch):
     monkeypatch.setattr(mask_filling, "load", load_once)
 
 
-@pytest.mark.slow
 def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, capsys):
     rows = rewritten(tmp_path, [*LINES, "", " "])
     said = capsys.readouterr().err.splitlines()
@@ -93,7 +92,6 @@ def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, cap
     assert len(set(rows)) == len(rows)
 
 
-@pytest.mark.slow
 def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(
     tmp_path, untraced
 ):
@@ -126,7 +124,6 @@ def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(
         assert {each.lower() for each in found} == expected
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_tables_keep_their_columns_and_forms(tmp_path, untraced):
     lines = ["id\tone\ttwo\tlabel"]
@@ -159,7 +156,6 @@ def test_tables_keep_their_columns_and_forms(tmp_path, untraced):
     assert copies == [row for row in rows if row not in lines[1:]]
 
 
-@pytest.mark.slow
 def test_values_of_json_and_what_a_table_cannot_hold(tmp_path, untraced):
     rows = [{"text": "of the\tfilm\n", "label": 1, "more": None}, {"text": ""}]
     lines = list(map(json.dumps, rows))
@@ -187,7 +183,6 @@ def test_ngrams(tmp_path):
     assert len(rows) > 20
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not ROBERTA, reason="family/roberta is not there")
 def test_a_byte_level_vocabulary_without_segments(tmp_path):
     vocab = str(tests.GOLDEN / "byte_bpe")

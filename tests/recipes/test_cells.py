@@ -68,7 +68,6 @@ def order(root):
     return (root / "order.txt").read_text().split()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_cells_run_once_after_those_that_they_need(root, capfd, number):
     some = [cell("c", "3", needs=("a", "b")), cell("a"), cell("b", "2", needs=("a",))]
@@ -177,7 +176,6 @@ cells.Runner(sys.argv[3], 1, print).run([cell], {})
 """
 
 
-@pytest.mark.slow
 def test_asked_to_end_it_ends_its_processes(root):
     line = [sys.executable, "-c", WAITING, tests.ROOT, root.parent, root]
     process = jobs.started(list(map(str, line)))

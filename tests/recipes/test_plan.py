@@ -108,7 +108,6 @@ def test_each_row_shows_its_own_runs(data, table):
 
 
 @needs_all_relatives
-@pytest.mark.slow
 def test_the_same_time_is_that_of_the_first_row(data):
     chosen = {"table": ["family"], "seeds": [1, 2], "num_train_steps": 100}
     finished = {

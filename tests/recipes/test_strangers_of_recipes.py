@@ -59,13 +59,11 @@ def of_recipes(monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_job(name, tmp_path, earlier):
     test_strangers_files.try_case(JOBS[name], tmp_path, earlier, NAMED)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_JOBS)
 def test_refused_job(name, tmp_path, earlier):
     test_strangers_files.try_case(REFUSED_JOBS[name], tmp_path, earlier)

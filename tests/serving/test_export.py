@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import os
-import pathlib
 import random
 import re
 import shutil
@@ -123,7 +122,6 @@ def assert_gives_the_scripts_predictions(output, predictor):
         assert same(line, answer)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", [export.TEXT, export.TENSORS])
 def test_no_gradient_is_saved_as_a_function_of_its_own(exported, part):
@@ -135,12 +133,10 @@ def test_no_gradient_is_saved_as_a_function_of_its_own(exported, part):
     assert not graph.graph_def.library.registered_gradients
 
 
-@pytest.mark.slow
 def test_raw_text_gives_the_scripts_predictions_of_a_label(exported, predictor):
     assert_gives_the_scripts_predictions(exported / "output", predictor)
 
 
-@pytest.mark.slow
 def test_raw_text_gives_the_scripts_predictions_of_a_number(folder, untraced, unloaded):
     write_sets(folder, KINDS["number"], pairs=True)
     kind = {"label_kind": "number", "text_b_column": "other", "train_batch_size": [20]}
@@ -149,7 +145,6 @@ def test_raw_text_gives_the_scripts_predictions_of_a_number(folder, untraced, un
     assert_gives_the_scripts_predictions(output, Predictor(str(output)))
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     folder, capfd
@@ -184,7 +179,6 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     assert tf.bfloat16.as_datatype_enum in types
 
 
-@pytest.mark.slow
 def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predictor):
     directory = exported / "output" / "export"
     assert sorted(os.listdir(directory)) == [
@@ -223,7 +217,6 @@ def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predicto
         assert set(answers["predicted"].numpy()) <= {b"no", b"yes", "Straße".encode()}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_network_alone_loads_in_plain_tensorflow(exported, tmp_path):
     model = exported / "output" / "export" / "tensors" / "1"
@@ -256,7 +249,6 @@ assert not any(name.split(".")[0] in ours for name in sys.modules)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.slow
 def test_an_export_that_answers_otherwise_leaves_nothing(copied, monkeypatch):
     before = (copied / "output" / "export" / "export.json").read_bytes()
     encode = GraphTokenizer.encode
@@ -268,7 +260,6 @@ def test_an_export_that_answers_otherwise_leaves_nothing(copied, monkeypatch):
     assert not list((copied / "output").glob(".export~bert~*"))
 
 
-@pytest.mark.slow
 def test_an_export_that_only_python_can_use_leaves_nothing(copied, monkeypatch):
     made = tf.lookup.StaticHashTable
     anonymous = functools.partial(made, experimental_is_anonymous=True)
@@ -279,7 +270,6 @@ def test_an_export_that_only_python_can_use_leaves_nothing(copied, monkeypatch):
     assert not list((copied / "output").glob("*export*"))
 
 
-@pytest.mark.slow
 def test_a_server_answers_by_every_signature_as_python_does(exported, predictor):
     directory = exported / "output" / "export"
     ids = np.array([[2, 5, 6, 3] + [0] * 28], np.int32)
@@ -308,7 +298,6 @@ def test_a_server_answers_by_every_signature_as_python_does(exported, predictor)
                         np.testing.assert_allclose(found, value, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_warm_up_requests_are_what_the_signatures_take(exported):
     directory = exported / "output" / "export"
     for part in (export.TEXT, export.TENSORS):
@@ -328,23 +317,6 @@ def test_warm_up_requests_are_what_the_signatures_take(exported):
         assert set(signatures) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_tensorflows_own_program_runs_it(exported, predictor):
-    command = [
-        str(pathlib.Path(sys.executable).parent / "saved_model_cli"),
-        "run",
-        f"--dir={exported / 'output' / 'export' / export.TEXT}",
-        "--tag_set=serve",
-        "--signature_def=serving_default",
-        "--input_exprs=text=['a cat sat']",
-    ]
-    done = jobs.finished(command, env=os.environ)
-    (answer,) = predictor.predict([{"text": "a cat sat"}])
-    assert f"predicted:\n[b'{answer['predicted']}']" in done.stdout, done.stderr
-
-
-@pytest.mark.slow
 def test_any_next_run_finds_an_export_that_was_interrupted(copied, predictor):
     output = copied / "output"
     final, left = output / "export", left_by_a_killed_process(output / "export")
@@ -412,12 +384,10 @@ def assert_onnx_and_litert_say_the_same(directory):
         np.testing.assert_allclose(found, expected[row : row + 1], rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_onnx_and_litert_say_the_same(exported):
     assert_onnx_and_litert_say_the_same(exported / "output" / "export")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_onnx_and_litert_say_the_same_of_the_exact_gelu(copied, unloaded, capfd):
     config = dataclasses.replace(TINY, hidden_act="gelu_erf")
@@ -437,7 +407,6 @@ def test_onnx_and_litert_say_the_same_of_the_exact_gelu(copied, unloaded, capfd)
     assert_onnx_and_litert_say_the_same(directory)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_file_that_says_something_else_is_refused(copied, unloaded, monkeypatch):
     def wrong(serve, loaded, batch):

@@ -29,7 +29,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_vectors_are_checked_too(folder, every_export_is_checked, monkeypatch):
     weights = {v.path: v.numpy() for v in sentence_pairs.PretrainingModel(TINY).weights}
@@ -69,7 +68,6 @@ def extracted(folder, pooling, **files):
         return file["layer_-1"][:]
 
 
-@pytest.mark.slow
 def test_masks_and_vectors_of_raw_text(tmp_path):
     """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
     golden = GOLDEN / "checkpoint"

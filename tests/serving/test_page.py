@@ -1,6 +1,7 @@
 """serving/page.html in a real browser: what a person types and sees, for every form."""
 
 import contextlib
+import functools
 
 import pytest
 from selenium.webdriver import Keys
@@ -54,14 +55,24 @@ class Page:
         )
 
 
+@pytest.fixture(scope="module")
+def predictor_of(tmp_path_factory):
+    """Maps a form, and what else its description says, to its toy model."""
+
+    @functools.cache
+    def made(form, **more):
+        return Predictor(exports.write(tmp_path_factory.mktemp(form), form, **more))
+
+    return made
+
+
 @pytest.fixture
-def opened(browser, tmp_path_factory):
+def opened(browser, predictor_of):
     """Opens the page of a form's toy model; at the end, the console has to be empty."""
     with contextlib.ExitStack() as servers:
 
         def call(form, **more):
-            folder = exports.write(tmp_path_factory.mktemp(form), form, **more)
-            port = servers.enter_context(serving(Predictor(folder)))
+            port = servers.enter_context(serving(predictor_of(form, **more)))
             return Page(browser, f"http://127.0.0.1:{port}/")
 
         yield call
@@ -257,8 +268,8 @@ def test_errors_are_a_line(opened):
     assert page.texts("#error") == [""]
 
 
-def test_server_that_is_gone(browser, tmp_path):
-    with serving(Predictor(exports.write(tmp_path, "label"))) as port:
+def test_server_that_is_gone(browser, predictor_of):
+    with serving(predictor_of("label")) as port:
         page = Page(browser, f"http://127.0.0.1:{port}/")
     page.type("good", Keys.ENTER)
     page.wait()

@@ -157,7 +157,6 @@ ANSWERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", exports.FORMS)
 def test_every_form_of_answer(predictor, form):
     requests, wanted = zip(*ANSWERS[form], strict=True)
@@ -207,7 +206,6 @@ def test_every_folder_that_a_user_may_mean(exported, tmp_path):
         assert predictor.names == ["predicted", "probabilities"]
 
 
-@pytest.mark.slow
 def test_start_loads_no_code_of_the_model(exported):
     """The graph holds all, and starting is quick."""
     program = (
@@ -247,7 +245,6 @@ BAD_REQUESTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("form", "request_", "message"), BAD_REQUESTS)
 def test_bad_requests(predictor, form, request_, message):
     good = ANSWERS[form][0][0]

@@ -21,7 +21,6 @@ from tests.serving.clients import PREDICT, Faulty, send, serving
 ROOT = tests.ROOT
 
 
-@pytest.mark.slow
 def test_instances_become_predictions(port):
     positive = {
         "predicted": "positive",
@@ -158,7 +157,6 @@ BAD_BODIES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("body", "message"), BAD_BODIES)
 def test_bad_requests(port, body, message):
     status, content, _ = send(port("choice"), body)
@@ -413,7 +411,6 @@ def test_without_the_packages_it_says_what_to_install(monkeypatch, tmp_path):
         predict.main(predict.Options(model_dir=str(tmp_path), serve=0))
 
 
-@pytest.mark.slow
 def test_the_command_serves_until_ctrl_c(tmp_path):
     folder = exports.write(tmp_path, "label")
     command = [sys.executable, "predict.py", f"--model_dir={folder}", "--serve=0"]

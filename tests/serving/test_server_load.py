@@ -178,7 +178,6 @@ def test_request_given_up_while_the_model_works(text):
     assert asyncio.run(scene()) == [{"predicted": "second"}]
 
 
-@pytest.mark.slow
 def test_every_client_gets_its_own_answers(port):
     """Each asks for another place; requests of several clients share batches."""
     number = port("span")

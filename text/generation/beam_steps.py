@@ -183,7 +183,7 @@ class _Tokenize(beam.DoFn):
         vocabulary = self._tokenizer.vocabulary
         ids = np.frombuffer(b"".join(packed), vocabulary.id_type)
         lengths = np.array([len(x) for x in packed]) // vocabulary.id_type.itemsize
-        most = self._job.settings.make().max_num_tokens(vocabulary)
+        most = self._job.settings.make_instances().max_num_tokens(vocabulary)
         counts.update(
             documents=1,
             sentences=len(lengths),
@@ -285,7 +285,7 @@ class _Make(beam.DoFn):
     def _pass(self, corpus, block, number):
         """The framed records of one pass, and counts."""
         job, vocabulary = self._job, self._vocabulary
-        instances = job.settings.make()
+        instances = job.settings.make_instances()
         planned, counts = instances.plan(
             corpus,
             0,

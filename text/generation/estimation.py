@@ -62,7 +62,7 @@ class Estimate:
         self.warnings = list(self._warnings(settings, corpus_bytes))
 
     def _warnings(self, settings, corpus_bytes):
-        refusal = settings.make().refusal(round(self.documents))
+        refusal = settings.make_instances().refusal(round(self.documents))
         if refusal and not self.taken.is_whole:
             yield f"if the rest is like the sample: {refusal}"
         place = os.path.abspath(settings.output_files[0])
@@ -143,7 +143,10 @@ def _tokenize(own, folder, taken) -> Counter:
 
 def _disk(settings, corpus, records, record_bytes, num_workers) -> tuple[float, float]:
     """The unfinished work at its largest, and that with the records."""
-    files, plan = len(settings.output_files), records * settings.make().planned.itemsize
+    files, plan = (
+        len(settings.output_files),
+        records * settings.make_instances().planned.itemsize,
+    )
     before = max(2 * corpus, corpus + 2 * plan)  # parts, and what is joined of them
     unfinished, written = corpus + plan, record_bytes
     if records / files > stages.SEGMENT_ROWS:  # in segments first

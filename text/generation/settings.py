@@ -55,7 +55,7 @@ class GenerationOptions(TokenizerOptions, RowOptions, TextOptions):
             raise UserError(
                 "--masked_lm_prob=0: leaves nothing to predict; must be above 0"
             )
-        rows = self.make()
+        rows = self.make_instances()
         if self.dupe_factor > 1 and not (
             rows.passes_differ or rows.masks.passes_differ
         ):
@@ -72,9 +72,9 @@ class GenerationOptions(TokenizerOptions, RowOptions, TextOptions):
         tokenizer = self.load_tokenizer(self.vocab_file)
         tokenizer.check_release(self.vocab_file)
         vocabulary = tokenizer.vocabulary
-        self.make().check(vocabulary)
+        self.make_instances().check(vocabulary)
         if MASK not in vocabulary.special_ids:
-            if self.make().masks.are_drawn:
+            if self.make_instances().masks.are_drawn:
                 raise UserError(
                     f"{vocabulary.no_mask}; pass --masking=dynamic, which leaves the text "
                     "whole"

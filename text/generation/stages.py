@@ -116,7 +116,7 @@ def refuse_text(settings: Settings, num_files: int, counts: Mapping) -> None:
             f"{num_files} input file(s) contains a token, so there is "
             "nothing to make records from"
         )
-    if refusal := settings.make().refusal(counts["documents"]):
+    if refusal := settings.make_instances().refusal(counts["documents"]):
         raise UserError(f"{settings.input_files[0]}: {refusal}")
 
 
@@ -190,8 +190,10 @@ def plan_all(settings, folder, workers, counts):
 def refuse_rows(settings: Settings, number: int, empty: bool = False) -> None:
     """Raises UserError if there are no rows, or one of the output files would be empty."""
     if not number:
-        raise UserError(f"{settings.input_files[0]}: {settings.make().none_planned}")
-    rows_per_batch = settings.make().rows_per_batch or 1
+        raise UserError(
+            f"{settings.input_files[0]}: {settings.make_instances().none_planned}"
+        )
+    rows_per_batch = settings.make_instances().rows_per_batch or 1
     if empty or number // rows_per_batch < len(settings.output_files):
         raise UserError(
             f"{settings.output_files[-1]}: the text yields {number} instances "
@@ -204,7 +206,7 @@ def write_all(settings, folder, workers, counts):
     workers.share.do_once(f"{folder.path}/room", _make_room, settings)
     tasks, joins, written = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
-    batch_rows = settings.make().rows_per_batch or 1  # in one file
+    batch_rows = settings.make_instances().rows_per_batch or 1  # in one file
     for file, path in enumerate(settings.output_files):
         first, last = (
             total // batch_rows * end // num_files * batch_rows
@@ -267,7 +269,7 @@ class _Shared:
         for name in ("input_files", "output_files"):
             flags[name] = tuple(flags[name])
         self.settings = Settings(**flags)
-        self.instances = self.settings.make()
+        self.instances = self.settings.make_instances()
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

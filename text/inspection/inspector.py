@@ -113,7 +113,7 @@ class Inspector:
     ):
         self.options = options
         self.vocabulary = vocabulary
-        self.instances = options.make()
+        self.instances = options.make_instances()
         self.masks = masks
 
     def rules(self, batch: Batch, text: Unmasked) -> Iterator[Rule]:

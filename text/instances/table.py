@@ -71,10 +71,10 @@ class RowOptions(PairOptions, *extensions.classes("row_options"), RecordOptions)
         for name, kind in INSTANCES.items():
             if kind.released is not None:
                 options = cls(instances=name, **kind.released, **sizes)
-                if is_it(options.make()):
+                if is_it(options.make_instances()):
                     return options
         return cls(**sizes)
 
-    def make(self) -> Instances:
+    def make_instances(self) -> Instances:
         """The rows that these flags ask for."""
         return INSTANCES[self.instances](self, MASKS[self.masking](self))

@@ -64,7 +64,9 @@ def pretrain(flags: PretrainingOptions) -> None:
         log,
         folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=pretraining_records.mask_flags(RowOptions(masking="dynamic").make()),
+        defaults=pretraining_records.mask_flags(
+            RowOptions(masking="dynamic").make_instances()
+        ),
     )
     run.check()
     with run.hold():

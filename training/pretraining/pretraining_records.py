@@ -212,7 +212,7 @@ def _make_rows(flags: PretrainingOptions, records: RecordSet) -> Rows:
     if flags.masked_lm_prob is not None:
         changes["masked_lm_prob"] = flags.masked_lm_prob
     kinds = {
-        each.path: dataclasses.replace(RowOptions.of(each), **changes).make()
+        each.path: dataclasses.replace(RowOptions.of(each), **changes).make_instances()
         for each in records.descriptions
     }
     rows_of = {}
@@ -243,12 +243,12 @@ def _released_rows(flags: PretrainingOptions) -> Instances:
     task = flags.objective_class.needs.sentence_task
     return RowOptions.of_release(
         lambda rows: rows.sentence_task == task, **_sizes(flags)
-    ).make()
+    ).make_instances()
 
 
 def _check_released(file: RecordFile, released: Instances, flags: PretrainingOptions):
     """Refuses BERT's records as those of a release whose records have more features."""
-    bert = RowOptions.of_release(**_sizes(flags)).make()
+    bert = RowOptions.of_release(**_sizes(flags)).make_instances()
     own = {f.name for f in released.schema()} - {f.name for f in bert.schema()}
     if not own:
         return

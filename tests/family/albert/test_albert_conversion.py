@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import tests
 from training.storage.source import Source, read_config
 from errors import UserError
 from family.albert.encoder import AlbertConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, sentence_pairs, tasks
+from tests.conversion import convert
 from tests.training.interchange.hugging_face import (
     hidden_states,
     their_config,
@@ -42,7 +42,6 @@ def golden(path):
         return dict(file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = OBJECTIVES[kind]
@@ -92,7 +91,6 @@ SQUARE = AlbertConfig(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("projects", [False, True], ids=["released", "theirs"])
 def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
     tmp_path, projects
@@ -106,11 +104,7 @@ def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
     hugging_face.write(str(tmp_path / "theirs"), weights, config)
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert "projects_embeddings" not in said
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(tmp_path / "theirs")], output_dir=str(tmp_path / "released")
-        )
-    )
+    convert(tmp_path / "theirs", tmp_path / "released")
     batch = {"input_ids": np.arange(8)[None]}
     expected = np.array(encoder(batch)["sequence_output"])
     for folder in ("theirs", "released"):
@@ -128,7 +122,6 @@ def test_a_direction_that_their_layout_lacks_is_not_written(tmp_path):
 
 
 # 22 layers in 22 groups: 15 / 22 * 22 is just below 15.
-@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "groups"), [(18, 14), (22, 22)])
 def test_groups_that_they_number_otherwise_are_not_converted(tmp_path, layers, groups):
     config = dataclasses.replace(

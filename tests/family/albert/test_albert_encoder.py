@@ -10,11 +10,12 @@ import tensorflow as tf
 import tests
 from family.albert import sentence_order
 from family.albert.encoder import AlbertConfig, AlbertEncoder
-from modeling import custom_gradients, layers, losses
+from modeling import layers
 from modeling.architectures.table import config_from_dict
 from modeling.objectives import sentence_pairs
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
+from tests.gradients import check_close, gradients
 
 GOLDEN = tests.GOLDEN / "albert"
 OBJECTIVE = sentence_order.MaskedLMSentenceOrder()
@@ -60,20 +61,6 @@ def make_model(name, **changes):
     return model
 
 
-def gradients(model, batch):
-    """The losses, named as in the release, and the gradient of each variable."""
-    variables = {v.path: v for v in model.trainable_variables}
-    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
-        outputs = model(batch)
-        pairs = OBJECTIVE.losses(batch, outputs)
-        means = {name: losses.mean(*pair) for name, pair in pairs.items()}
-        loss = sum(means.values())
-    found = tape.gradient(loss, [v.value for v in variables.values()])
-    found = [tf.convert_to_tensor(gradient) for gradient in found]
-    return {"total_loss": loss, **means}, dict(zip(variables, found, strict=True))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "groups", "same_width", "sharp"])
 def test_outputs_equal_the_release(name, batch):
     model, expected = make_model(name), golden(f"{name}/outputs.npz")
@@ -99,21 +86,17 @@ def test_outputs_equal_the_release(name, batch):
         rtol=0,
         atol=1e-5,
     )
-    found, _ = gradients(model, batch)
+    found, _ = gradients(OBJECTIVE, model, batch)
     total = expected["masked_lm_loss"] + expected["sentence_order_loss"]
     np.testing.assert_allclose(found["total_loss"], total, rtol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "groups", "same_width"])
 def test_gradients_equal_the_release(name, batch):
-    _, found = gradients(make_model(name), batch)
+    _, found = gradients(OBJECTIVE, make_model(name), batch)
     expected = golden(f"{name}/gradients.npz")
     assert found.keys() == expected.keys()
-    for path, gradient in found.items():
-        np.testing.assert_allclose(
-            gradient, expected[path], rtol=0, atol=1e-5, err_msg=path
-        )
+    check_close(found, expected)
 
 
 TYPES = "bert/embeddings/token_type_embeddings"
@@ -128,7 +111,7 @@ def by_token(batch):
         dataclasses.replace(read_config("base"), type_vocab_size=len(segments))
     )
     apart = {"segment_ids": np.arange(len(segments)).reshape(-1, 12)}
-    compiled = tf.function(lambda: gradients(model, batch | apart))
+    compiled = tf.function(lambda: gradients(OBJECTIVE, model, batch | apart))
 
     def losses_and_gradients(variables):
         for variable in model.weights:
@@ -139,7 +122,6 @@ def by_token(batch):
     return losses_and_gradients
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace", "optimizer", "peak", "power"),
     [
@@ -171,19 +153,12 @@ def test_twenty_updates_equal_the_release(
         ordered = [found[path] for path in paths]
         optimizer.apply(ordered, tf.constant(rate), scale=scale)
         if step == 1 and power == 1.0:  # of the other, only the end was kept
-            _check_variables(variables, expected, "after_step_2/", 1e-5)
-    _check_variables(variables, expected, "final/", 1e-4)
+            check_close(variables, expected, "after_step_2/", 1e-5)
+    check_close(variables, expected, "final/", 1e-4)
     slots = {slot.path: slot for slot in optimizer.variables}
-    _check_variables(slots, expected, "final/", 1e-4)
+    check_close(slots, expected, "final/", 1e-4)
     loss = by_token(variables)[0]["total_loss"]
     np.testing.assert_allclose(loss, expected["final_total_loss"], rtol=1e-5)
-
-
-def _check_variables(variables, expected, prefix, tolerance):
-    for path, variable in variables.items():
-        np.testing.assert_allclose(
-            variable, expected[prefix + path], rtol=0, atol=tolerance, err_msg=path
-        )
 
 
 def test_shared_layers_draw_dropout_anew():

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import build_vocab
-import convert_checkpoint
 import create_pretraining_data
 import extract_features
 import fill_mask
@@ -22,11 +21,16 @@ import run_squad
 import tests
 from training.backend import tf
 from training.run import settle
+from training.storage import checkpoint
 from errors import UserError
 from family.albert.encoder import AlbertConfig
+from modeling.objectives import masked_lm
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
+from tests.conversion import convert
+from tests.span_heads import SIZES, VERSION_2, check_export, write_files
+from tests.squad import run
 from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.table import TokenizerOptions
 
@@ -62,7 +66,6 @@ def run_job(script, folder, **changes):
     return str(folder / "output")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_classifier_answers_from_an_export_that_names_what_it_needs(folder):
     texts = ("In 2019, the file", "Café naïve ½", "서울 😀", "", "it's a value.")
@@ -107,44 +110,6 @@ def test_a_classifier_answers_from_an_export_that_names_what_it_needs(folder):
     path.write_text(json.dumps(changed))
     with pytest.raises(UserError, match="export.json: the model needs 'os'"):
         Predictor(output)
-
-
-CONTEXT = "The Übergröße  (1895-1943)\n\nis   in the file\tin 2019, or 서울의 날씨 ½."
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_answers_to_questions_are_exact_substrings(folder):
-    answers = ["1895", "Übergröße", "2019", "½"]
-    questions = [
-        {
-            "id": str(place),
-            "question": f"What is {place}?",
-            "answers": [{"text": answer, "answer_start": CONTEXT.index(answer)}],
-        }
-        for place, answer in enumerate(answers)
-    ]
-    paragraphs = [{"context": CONTEXT, "qas": questions}]
-    content = {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
-    for name in ("train", "dev"):
-        (folder / f"{name}.json").write_text(json.dumps(content))
-    output = run_job(
-        run_squad,
-        folder,
-        train_file=str(folder / "train.json"),
-        predict_file=str(folder / "dev.json"),
-        train_batch_size=[4],
-        doc_stride=6,
-        max_query_length=8,
-        n_best_size=5,
-        **WHOLE,
-    )
-    nbest = json.loads((folder / "output" / "nbest_predictions.json").read_text())
-    for span in (span for spans in nbest.values() for span in spans):
-        assert span["text"] and span["text"] in CONTEXT
-        assert span["text"] == span["text"].strip()
-    (answer,) = Predictor(output).predict([{"question": "What?", "context": CONTEXT}])
-    assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]] != ""
 
 
 # --- Pre-training --------------------------------------------------------------------
@@ -237,7 +202,6 @@ def test_cased_text_loses_its_accents_whatever_the_flag_for_case(tmp_path):
         assert found == count
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_pre_trained_model_fills_masks_and_is_converted(folder, capsys, tokenizer):
     records = make_records(folder)
@@ -279,11 +243,7 @@ def test_a_pre_trained_model_fills_masks_and_is_converted(folder, capsys, tokeni
     expected = ["[CLS]", *tokenizer.tokenize(line), "[SEP]"]
     assert [feature["token"] for feature in first] == expected
     theirs = str(folder / "theirs")
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(folder / "output")], layout="hugging_face", output_dir=theirs
-        )
-    )
+    convert(folder / "output", theirs, layout="hugging_face")
     said = json.loads((folder / "theirs" / "tokenizer_config.json").read_text())
     assert said["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert said["do_lower_case"] is True and said["keep_accents"] is False
@@ -343,7 +303,6 @@ def test_a_model_is_learned_as_for_the_release(build, capsys):
     assert "C" not in "".join(tokens[13:]) and build(do_lower_case=False).encode("L")
 
 
-@pytest.mark.slow
 def test_every_process_learns_the_same(tmp_path):
     text = (tests.GOLDEN / "pretraining" / "corpus.txt").read_text()
     (tmp_path / "text.txt").write_text(text)
@@ -393,3 +352,59 @@ def test_refusals(build, tmp_path, chosen, said):
 def test_flags_of_sentencepiece_do_not_apply_to_other_kinds(build, tmp_path):
     with pytest.raises(UserError, match="--character_coverage does not apply"):
         build(output_file=str(tmp_path / "vocab.txt"), character_coverage=0.99)
+
+
+# --- Records as a person reads them, whatever their pieces are called ----------------
+
+
+GOLDEN = tests.GOLDEN
+TEXT = "A: -> vt: try: return mapping[key] except keyerror: return default internal "
+
+
+def test_sentencepiece_shows_the_spaces_of_the_text(capsys, tmp_path):
+    report = tmp_path / "report.html"
+    given = {
+        "input_file": [str(GOLDEN / "albert" / "data" / "records.tfrecord")],
+        "vocab_file": str(GOLDEN / "sentencepiece" / "tiny.model"),
+        "report_file": str(report),
+        "num_shown": 1,
+    }
+    jobs.run(inspect_records, given)
+    shown = " ".join(capsys.readouterr().out.split())
+    # As the text was, but that a masked piece is apart from what it may belong to.
+    assert f"{TEXT}[MASK→▁][MASK→place][MASK→holder] for () or [MASK→[]" in shown
+    assert "mapping[key] except keyerror: return" in report.read_text("utf-8")
+
+
+# --- run_squad.py with ALBERT's head: exports and refusals ---------------------------
+
+
+CONFIG = AlbertConfig(**SIZES)
+
+
+def test_a_pre_trained_encoder_has_no_head_of_any_kind(tmp_path):
+    folder = write_files(tmp_path, CONFIG)
+    network = masked_lm.MaskedLM().network(CONFIG)
+    weights = {v.path: v.numpy() for v in network.weights}
+    checkpoint.write_bundle(str(folder / "encoder" / "model.ckpt-0"), weights)
+    (folder / "encoder" / "text.json").write_text('{"do_lower_case": true}')
+    given = {"span_head": "albert", "do_predict": True, **VERSION_2}
+    with pytest.raises(UserError, match="not in the checkpoint: .* without this head"):
+        run(folder, init_checkpoint=str(folder / "encoder"), **given)
+
+
+@pytest.mark.exhaustive
+def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
+    check_export(tmp_path, "albert", CONFIG, -0.9, capsys)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    folder = write_files(tmp_path, CONFIG)
+    with pytest.raises(
+        UserError, match="--start_n_top has no effect without --span_head"
+    ):
+        run(folder, do_train=True, start_n_top=3)
+    with pytest.raises(UserError, match="--end_n_top=0: must be from 1 to 1,000"):
+        run(folder, do_train=True, span_head="albert", end_n_top=0)
+    with pytest.raises(UserError, match="remove --lstm_layers"):
+        run(folder, do_train=True, span_head="albert", lstm_layers=1, **VERSION_2)

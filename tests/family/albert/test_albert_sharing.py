@@ -63,8 +63,6 @@ def test_a_student_cannot_keep_some_of_them(tmp_path):
     message = "layers of the architecture 'albert' have no weights of their own"
     with pytest.raises(UserError, match=message):
         convert(
-            input=[str(GOLDEN / "albert" / "hf" / "masked_lm")],
-            output_dir=str(tmp_path / "new"),
-            keep_layers=[0],
+            GOLDEN / "albert" / "hf" / "masked_lm", tmp_path / "new", keep_layers=[0]
         )
     assert not (tmp_path / "new").exists()

@@ -48,7 +48,6 @@ def pretrain(folder, records, **changes):
     jobs.run(run_pretraining, flags(folder, **own | changes))
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
     given = {"do_eval": True, "eval_every_steps": 2, "eval_input_file": [records]}
@@ -90,9 +89,7 @@ def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
         "training",
     }
     found = jobs.weights(tmp_path / "killed")
-    assert found.keys() == expected.keys()
-    for name, value in found.items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    jobs.check_same_bits(found, expected)
     first, second = (results(tmp_path / name) for name in ("whole", "killed"))
     assert first == second
     with pytest.raises(UserError, match="disc_weight was 50.0 and is now 40.0"):
@@ -124,7 +121,6 @@ def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
         pretrain(tmp_path, records, **changes)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     with jobs.untraced():
@@ -163,7 +159,6 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "changes", "message"),
     [

@@ -13,12 +13,11 @@ from errors import UserError
 from family.electra import replaced_tokens
 from family.electra.encoder import ElectraConfig, ElectraEncoder
 from modeling.objectives import masked_lm
-from tests import jobs
 from tests import test_convert_checkpoint_layers as keep_layers
+from tests.conversion import convert
 from tests.family.electra.test_electra_encoder import CONFIG
 from tests.family.electra.test_electra_encoder import golden as released
 from tests.training.interchange.hugging_face import (
-    convert,
     hidden_states,
     there_and_back,
 )
@@ -36,7 +35,6 @@ def golden(path):
         return dict(file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     source = GOLDEN / kind
@@ -82,7 +80,6 @@ def both(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_each_network_becomes_a_model(both, tmp_path, layout):
     expected = released("outputs.npz")
@@ -113,7 +110,6 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
         np.testing.assert_array_equal(value, weights[name])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("shares", "width"), [("none", 8), ("all", 12)])
 def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
     tmp_path, shares, width
@@ -146,7 +142,7 @@ def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
 
 
 def test_two_networks_are_shown_averaged_and_kept(both, tmp_path, capsys):
-    jobs.run(convert_checkpoint, {"input": [str(both)], "show": True})
+    convert(both, show=True)
     assert "discriminator_predictions/dense_1/kernel" in capsys.readouterr().out
     same = {"input": [str(both)], "compare_with": str(both)}
     assert convert_checkpoint.main(convert_checkpoint.Options(**same)) == 0

@@ -99,7 +99,6 @@ def test_rows_can_be_pooled_in_other_ways():
     np.testing.assert_allclose(encoder.pool(outputs, mask), mean, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "parameters", "of_generator"),
     [

@@ -34,7 +34,6 @@ SMALL = ElectraConfig(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", HEADS)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = HEADS[kind]

@@ -42,7 +42,6 @@ def model():
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "decay"), [(2, 0.8), (12, 0.8), (24, 0.9)])
 def test_shares_are_those_of_the_release(depth, decay):
     config = dataclasses.replace(CONFIG, num_hidden_layers=depth)
@@ -56,7 +55,6 @@ def test_shares_are_those_of_the_release(depth, decay):
         assert share == pytest.approx(rate, rel=1e-12), name
 
 
-@pytest.mark.slow
 def test_twenty_updates_of_fine_tuning_equal_the_release(model, monkeypatch):
     # The release's norm for clipping has the rows of a lookup's gradient unsummed.
     monkeypatch.setattr(layers, "_dense", lambda table: table)

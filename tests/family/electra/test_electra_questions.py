@@ -2,10 +2,8 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
-from training.storage.source import Source
 from errors import UserError
 from family.electra.encoder import ElectraConfig
 from tests.jobs import results
@@ -26,7 +24,6 @@ def learned(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_a_run_learns_answers(learned, tmp_path):
     folder = shutil.copytree(learned, tmp_path / "copy")
     values = results(folder)
@@ -47,25 +44,6 @@ def test_a_run_learns_answers(learned, tmp_path):
         run(folder, **LEARNS | {"span_head": "albert"}, do_train=True)
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_run_resumes(learned, tmp_path):
-    folder = shutil.copytree(learned, tmp_path / "copy")
-    found = [read(folder, name) for name in OUTPUTS]
-    output = folder / "output"
-    straight = Source.open(str(output)).read()
-    for name in ("index", "data-00000-of-00001"):
-        (output / f"model.ckpt-120.{name}").unlink()
-    (output / "checkpoint").unlink()
-    run(folder, **LEARNS, **WHOLE)
-    resumed = Source.open(str(output)).read()
-    assert straight.keys() == resumed.keys()
-    for name, value in straight.items():
-        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
-    assert [read(folder, name) for name in OUTPUTS] == found
-
-
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_export_answers_what_the_script_predicts(tmp_path, capsys, untraced):
     check_export(tmp_path, "electra", CONFIG, None, capsys)

@@ -28,7 +28,7 @@ def rows(folder, documents, size, seed=1):
     for document in documents:
         piece += [*document, None]
     corpus = write(folder, [piece])
-    instances = RowOptions(instances="electra", max_seq_length=size).make()
+    instances = RowOptions(instances="electra", max_seq_length=size).make_instances()
     planned, counts = instances.plan(
         corpus, 0, len(documents), VOCABULARY, np.random.default_rng(seed)
     )
@@ -112,7 +112,7 @@ def test_records_are_sound(tmp_path, capsys):
 def test_broken_rows_are_told(tmp_path):
     planned, batch, _ = rows(tmp_path, DOCUMENTS[:20], 64)
     kind = RowOptions(instances="electra", max_seq_length=64, masking="dynamic")
-    assert isinstance(kind.make(), ElectraSegments)
+    assert isinstance(kind.make_instances(), ElectraSegments)
     inspector = make_inspector(kind, VOCABULARY)
 
     def broken(changed):

@@ -11,15 +11,22 @@ from keras import ops
 
 import tests
 from training.backend import tf
+from training.storage import adapters
 from errors import UserError
 from family.elmo.bidirectional_lm import BidirectionalLM, BidirectionalLMModel
 from family.elmo.encoder import ElmoConfig
+from family.elmo.tokenizer import SPECIAL
 from modeling import bilstm, custom_gradients, layers
 from modeling.architectures.table import config_from_dict, make_encoder
+from modeling.objectives import tasks
+from modeling.objectives.low_rank import LowRank
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings, layerwise_shares
-from tests import tiny
+from tests import low_rank, relatives, tiny
+from tests.modeling.test_jax_backend import check
+from tests.saved_tokenizers import check_server
 from tests.training.pretraining.test_dry_run import operations
+from text.tokenizers.table import TokenizerOptions
 
 GOLDEN = tests.GOLDEN / "elmo"
 # Of bilm_training.npz: 3 rows of 6 tokens an update.
@@ -78,7 +85,6 @@ def read_both(model, forward, backward, states):
     return found, states
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("softmax", ["separate", "shared"])
 def test_four_updates_with_carried_states_equal_bilms(softmax):
     golden = np.load(GOLDEN / "bilm_training.npz")
@@ -153,7 +159,6 @@ def test_written_gradients_are_those_of_the_backend_with_limits_and_padding():
         np.testing.assert_allclose(written, automatic, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_padding_and_what_a_direction_has_not_read_change_nothing(dtype):
     encoder = make_encoder(LIMITED, seed=1, dtype=dtype)
@@ -323,3 +328,53 @@ def test_operations_of_both_directions_of_an_elmo():
     lstm = 4096 * (4 * (512 + 512) + 512)
     # The gates read inputs and outputs; each direction predicts every token.
     assert found == 6 * 128 * 2 * (2 * lstm + 512 * 30522)
+
+
+# --- Its tokenizer in a SavedModel does the same as in Python ------------------------
+
+
+def test_a_server_gives_the_same_ids(tmp_path):
+    words = "".join(f"{word}\n" for word in [*SPECIAL, "é", "cats,", "a"])
+    (tmp_path / "words.txt").write_text(words)
+    tokenizer = TokenizerOptions().load_tokenizer(str(tmp_path))
+    check_server(tokenizer, tmp_path)
+
+
+# --- --lora_rank reaches the projections and the gates of an ELMo's LSTMs ------------
+
+
+CONFIG = relatives.CONFIGS["elmo"]
+DIRECTIONS = ("forward", "backward")
+
+
+def test_a_run_adapts_projections(tmp_path):
+    start = relatives.classifier_from_a_start(tmp_path, CONFIG)
+    found = [f"elmo/layer_{n}/{d}_projection" for n in (0, 1) for d in DIRECTIONS]
+    low_rank.check_run(tmp_path, lambda **flags: start(tmp_path, **flags), found)
+
+
+def test_every_kernel_changes_by_the_product_of_its_adapters():
+    targets = [f"{d}_{kind}" for d in DIRECTIONS for kind in ("kernel", "projection")]
+    task = tasks.Classification(2)
+    objective = LowRank(task, rank=3, alpha=6.0, targets=targets)
+    objective.check(CONFIG)
+    adapted, plain = objective.network(CONFIG), task.network(CONFIG)
+    rng = np.random.default_rng(0)
+    own = [v for v in adapted.weights if adapters.are_in([v.path])]
+    assert len(own) == 2 * 2 * len(targets)
+    for variable in own:
+        variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
+    merged = adapters.without({v.path: v for v in adapted.weights}, 6.0)
+    for variable in plain.weights:
+        variable.assign(merged[variable.path])
+    ids = {"input_ids": rng.integers(0, 9, (2, 5)).astype(np.int32)}
+    expected = plain(ids)["logits"]
+    np.testing.assert_allclose(adapted(ids)["logits"], expected, atol=1e-5)
+
+
+# --- Its network needs no TensorFlow: the same numbers on Keras's JAX backend --------
+
+
+@pytest.mark.exhaustive
+def test_jax_equals_the_release_without_tensorflow():
+    check("tests/family/elmo/elmo_on_jax.py")

@@ -33,7 +33,6 @@ def gpt():
     return load(masked_lm.MaskedLM().network(read_config()))
 
 
-@pytest.mark.slow
 def test_greedy_continuations_equal_hugging_faces(gpt):
     theirs = golden("hf/outputs.npz")
     continuer = continuation.Continuer(gpt, np.ones(120, bool))
@@ -44,7 +43,6 @@ def test_greedy_continuations_equal_hugging_faces(gpt):
         np.testing.assert_array_equal(found, expected[6:])
 
 
-@pytest.mark.slow
 def test_drawn_tokens_have_the_probabilities_of_the_model(gpt):
     ids = golden("hf/outputs.npz")["in_ids"][0, 0, :6]
     logits = golden("hf/outputs.npz")["logits"][0, 5].astype(float)
@@ -85,7 +83,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_lines_are_continued_up_to_the_last_position(folder, capsys, monkeypatch):
     monkeypatch.setattr(
         "sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat sat\ncat undo\n"))
@@ -104,7 +101,6 @@ def test_lines_are_continued_up_to_the_last_position(folder, capsys, monkeypatch
     assert max(lengths) == 7 and min(lengths) < 7
 
 
-@pytest.mark.slow
 def test_text_outside_the_vocabulary_is_pointed_out(folder, capsys):
     continue_text.main(options(folder, text="cat \u00e6 sat"))
     assert "text 1: 1 of 3 tokens are not in the vocabulary" in capsys.readouterr().err
@@ -112,7 +108,6 @@ def test_text_outside_the_vocabulary_is_pointed_out(folder, capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_start_token_can_be_left_out(folder, capsys):
     found = []
     for start_token in (True, False):
@@ -121,7 +116,6 @@ def test_the_start_token_can_be_left_out(folder, capsys):
     assert found[0] != found[1]
 
 
-@pytest.mark.slow
 def test_without_such_a_token_it_has_to_be_left_out(tmp_path, capsys):
     write(tmp_path, dataclasses.replace(CONFIG, vocab_size=1000))
     (tmp_path / "vocab.txt").unlink()  # another model's
@@ -132,7 +126,6 @@ def test_without_such_a_token_it_has_to_be_left_out(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("cat")
 
 
-@pytest.mark.slow
 def test_the_pieces_of_gpts_own_vocabulary_become_words(tmp_path, capsys):
     write(
         tmp_path,
@@ -175,7 +168,6 @@ def test_standard_input_must_be_utf8(folder, monkeypatch):
         continue_text.main(options(folder, text=None, num_tokens=1))
 
 
-@pytest.mark.slow
 def test_only_a_causal_model_continues(tmp_path):
     write(tmp_path, tiny.config(vocab_size=12))
     with pytest.raises(UserError, match="attention_direction is 'both', but only"):

@@ -75,7 +75,6 @@ def flags(folder, script, **changes):
     return jobs.flags(folder, **own | of_script | changes)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("script", [run_classifier, run_squad])
 def test_an_export_answers_as_its_script(folder, script):
@@ -139,7 +138,6 @@ def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances):
     assert (ids == CLASSIFY).sum() == 1
 
 
-@pytest.mark.slow
 def test_pre_training_predicts_the_next_token_and_masks_nothing(folder, capsys):
     records = generate(folder)
     assert "[UNK]" in capsys.readouterr().out  # nearly all of this small vocabulary

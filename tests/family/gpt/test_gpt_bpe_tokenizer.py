@@ -15,6 +15,16 @@ import tests
 from errors import UserError
 from family.gpt.tokenizer import GptBpe
 from files.folder_files import FolderFiles
+from tests.learning import TEXT, check_same_bytes, learn
+from tests.saved_tokenizers import check_server
+from tests.tokenizer_json import (
+    bert,
+    bpe,
+    changed,
+    check_same_files,
+    check_written,
+    write,
+)
 from text.graphs import packing_graph
 from text.graphs.lookup import graph_of
 from text.instances import packing
@@ -99,7 +109,6 @@ def check_graph(tokenizer, graph, texts):
         assert tuple(column[number] for column in found) == expected, text
 
 
-@pytest.mark.slow
 def test_a_graph_gives_the_same(tokenizer, graph):
     texts = [case["text"] for case in CASES]
     check_graph(tokenizer, graph, texts)
@@ -119,7 +128,6 @@ def test_a_graph_gives_the_same(tokenizer, graph):
     assert made.mask_id is made.mask is None
 
 
-@pytest.mark.slow
 def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
     pairs = [([5, 6], [7, 8, 9]), ([], [7]), ([5] * 9, [6] * 9)]
     sides = zip(*pairs, strict=True)
@@ -138,7 +146,6 @@ def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
             assert batch["input_mask"][row].numpy().sum() == len(ids)
 
 
-@pytest.mark.slow
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_a_graph_gives_the_same_for_any_text(tokenizer, graph, texts):
     check_graph(tokenizer, graph, texts)
@@ -262,3 +269,71 @@ def test_a_bad_vocabulary_is_refused_in_one_line(tmp_path, name, change, said):
 def test_merges_are_no_vocabulary_of_their_own():
     with pytest.raises(UserError, match="lists the merges .*; pass the .json"):
         load(path=GOLDEN / "vocab_40000.bpe")
+
+
+# --- A tokenizer.json of GPT as transformers 5 writes it, and as we do ---------------
+
+
+GPT = tests.GOLDEN / "gpt_bpe"
+VOCABULARY = GPT / "encoder_bpe_40000.json"
+
+
+def gpt() -> dict:
+    flags = {"unk_token": "<unk>", "end_of_word_suffix": "</w>"}
+    parts = bpe(GPT, "encoder_bpe_40000.json", "vocab_40000.bpe", **flags)
+    return bert() | {"post_processor": None, "added_tokens": []} | parts
+
+
+def test_it_is_the_vocabulary_of_the_two_files(tmp_path):
+    check_same_files(gpt(), VOCABULARY, tmp_path)
+
+
+def test_what_is_written_gives_our_ids_and_is_read_back(tmp_path):
+    ours = TokenizerOptions().load_tokenizer(str(VOCABULARY))
+    check_written(ours, tmp_path, has_rows=False)
+
+
+def test_text_that_is_not_lowercased_is_refused(tmp_path):
+    folder = write(tmp_path, **changed(gpt(), "normalizer", lowercase=False))
+    with pytest.raises(UserError, match="tokenizer.json: .*lowercase is false"):
+        TokenizerOptions().load_tokenizer(str(folder))
+
+
+# --- Its tokenizer in a SavedModel does the same as in Python ------------------------
+
+
+def test_a_server_gives_the_same_ids(tmp_path):
+    path = tests.GOLDEN / "gpt_bpe" / "encoder_bpe_40000.json"
+    tokenizer = TokenizerOptions().load_tokenizer(str(path))
+    check_server(tokenizer, tmp_path)
+
+
+# --- A learned vocabulary for GPT is laid out like the release's ---------------------
+
+
+def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(tmp_path, capsys):
+    file = tmp_path / "gpt" / "encoder_bpe_190.json"
+    chosen = {"output_file": str(file), "heldout_share": 0.1}
+    learn(tmp_path, TEXT + "漢\n", vocab_size=190, **chosen)
+    tokens = list(json.loads(file.read_text("utf-8")))
+    assert tokens[0] == "<unk>" and len(tokens) == 158  # no others occur together
+    characters = [token for token in tokens[1:] if len(token) == 1]
+    assert "我" in characters and "漢" not in characters and "Z" not in characters
+    ends = [f"{character}</w>" for character in ["\n", *characters]]
+    assert tokens[1 : 1 + len(characters) + len(ends)] == [*characters, *ends]
+    merges = (file.parent / "vocab_190.bpe").read_text("utf-8").splitlines()
+    assert [m.replace(" ", "") for m in merges[1:]] == tokens[2 * len(characters) + 2 :]
+    tokenizer = TokenizerOptions().load_tokenizer(str(file))
+    assert tokenizer.tokenize("Newest, 漢") == ["newest</w>", ",</w>", "<unk>"]
+    out = capsys.readouterr().out
+    assert "left out: 1 characters" in out and "0.000% are [UNK], 1.000 pieces" in out
+    for wrong in (
+        {"vocab_size": 20},
+        {"kind": "gpt_bpe", "output_file": "a/vocab.json"},
+    ):
+        with pytest.raises(UserError, match="two tokens for each|be"):
+            learn(tmp_path, TEXT, **chosen | {"vocab_size": 190} | wrong)
+
+
+def test_every_process_writes_the_same_bytes(tmp_path):
+    check_same_bytes(tmp_path, "encoder_bpe.json", size=190)

@@ -12,7 +12,7 @@ from training.storage.folder import Folder
 from training.storage.source import ModelFolder, Source
 from errors import UserError
 from modeling.architectures.table import make_encoder
-from tests import tiny
+from tests import jobs, tiny
 from tests.conversion import convert
 from tests.family.gpt.test_gpt_encoder import read_config, weights
 from training.interchange import hugging_face
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
     source = str(THEIRS)
     for layout in ("release", "hugging_face"):
         target = str(folder / layout)
-        convert(input=[source], output_dir=target, layout=layout)
+        convert(source, target, layout=layout)
         source = target
     return folder
 
@@ -43,14 +43,11 @@ def test_a_model_goes_through_both_layouts_bit_for_bit(folder):
     }
     for layout in ("release", "hugging_face"):
         found = by_name(folder / layout)
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
+        jobs.check_same_bits(found, expected)
         assert ModelFolder(Folder.open(str(folder / layout))).config == read_config()
     theirs = load_file(THEIRS / "model.safetensors")
     found = load_file(folder / "hugging_face" / "model.safetensors")
-    assert found.keys() == theirs.keys()
-    assert all(np.array_equal(found[name], value) for name, value in theirs.items())
+    jobs.check_same_bits(found, theirs)
     said = json.loads((THEIRS / "config.json").read_text())
     for name, value in json.loads(
         (folder / "hugging_face" / "config.json").read_text()
@@ -67,7 +64,7 @@ def test_older_files_of_theirs_have_masks_and_no_prefix(tmp_path):
     shutil.copy(THEIRS / "config.json", tmp_path)
     save_file(older | mask | tied, path)
     found = str(tmp_path / "found")
-    convert(input=[str(tmp_path)], output_dir=found)
+    convert(tmp_path, found)
     assert by_name(found).keys() == weights().keys()
     save_file(older | {"lm_head.weight": older["tokens_embed.weight"] + 1}, path)
     with pytest.raises(UserError, match="lm_head.weight differs from the table"):
@@ -106,7 +103,7 @@ def test_rows_for_special_tokens_are_added(tmp_path):
     assert 0.01 < found[name][120:].std() < 0.03
     assert all(np.array_equal(found[key], value) for key, value in expected.items())
     with pytest.raises(UserError, match="--vocab_size=9: the model already has 120"):
-        convert(input=[source], output_dir=str(tmp_path / "less"), vocab_size=9)
+        convert(source, tmp_path / "less", vocab_size=9)
 
 
 def test_a_table_saved_under_the_name_of_the_head_alone(tmp_path):
@@ -115,8 +112,6 @@ def test_a_table_saved_under_the_name_of_the_head_alone(tmp_path):
     theirs["lm_head.weight"] = theirs.pop("transformer.tokens_embed.weight")
     save_file(theirs, tmp_path / "model.safetensors")
     shutil.copy(THEIRS / "config.json", tmp_path)
-    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "ours"))
+    convert(tmp_path, tmp_path / "ours")
     found, expected = by_name(tmp_path / "ours"), weights()
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    jobs.check_same_bits(found, expected)

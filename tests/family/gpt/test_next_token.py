@@ -17,6 +17,7 @@ from family.gpt.encoder import GptConfig
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
 from tests import jobs, tiny
+from tests import test_run_pretraining_distilled as distilled
 from tests.pretraining import RECORDS, TINY, results, run, run_on
 from tests.records import make_records
 
@@ -45,10 +46,11 @@ def at_once(hidden, table, bias, labels, weights):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("rows, varying", [(5, 0), (37, 0), (100, 0), (5, 1), (100, 1)])
-@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
+@pytest.mark.parametrize(
+    ("rows", "varying", "dtype", "close"),
+    [(5, 0, "float32", 1e-5), (37, 0, "bfloat16", 0.1), (5, 1, "float32", 1e-5)],
+)
 def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
     monkeypatch, rows, varying, dtype, close
 ):
@@ -102,7 +104,6 @@ print("equal")
 """
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_jax_has_the_same_gradient():
     env = jobs.ENVIRONMENT | {"KERAS_BACKEND": "jax"}
@@ -213,7 +214,6 @@ def causal(**changes):
     return dataclasses.replace(TINY, attention_direction="left_to_right", **changes)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
     changes = {
@@ -286,3 +286,28 @@ def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
 
 def test_its_answers_are_not_compared_with_a_teacher():
     assert not next_token.NextToken().comparison
+
+
+# A teacher and a student of a distillation by words fill masks, which no GPT does.
+
+
+given = distilled.given
+CAUSAL = dataclasses.replace(TINY, attention_direction="left_to_right")
+
+
+def test_next_tokens_are_not_learned_from_a_teacher(given, tmp_path):
+    message = (
+        "next_token does not learn masked words, .* use masked_lm_next_sentence or"
+    )
+    with pytest.raises(UserError, match=message):
+        distilled.run(tmp_path, **given | {"objective": "next_token", "config": CAUSAL})
+
+
+def test_a_teacher_that_predicts_next_tokens_is_refused(given, tmp_path):
+    network = next_token.NextToken().network(CAUSAL)
+    folder = distilled.write(
+        tmp_path / "causal", network, CAUSAL, objective="next_token"
+    )
+    message = "next_token, which does not fill masks; use"
+    distilled.refused(tmp_path, given, folder, message)
+    assert not (tmp_path / "output").exists()

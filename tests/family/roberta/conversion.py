@@ -5,7 +5,6 @@ import shutil
 
 from safetensors.numpy import load_file, save_file
 
-import convert_checkpoint
 import tests
 from family.roberta.config import RobertaConfig
 
@@ -23,12 +22,6 @@ CONFIG = RobertaConfig(
 def masked_lm_in(folder):
     """A copy of their masked LM, to be changed."""
     return shutil.copytree(GOLDEN / "hf" / "masked_lm", folder / "model")
-
-
-def convert(source, target, **flags):
-    convert_checkpoint.main(
-        convert_checkpoint.Options(input=[str(source)], output_dir=str(target), **flags)
-    )
 
 
 def change(folder, tensors=lambda tensors: tensors, **said):

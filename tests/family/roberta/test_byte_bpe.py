@@ -77,7 +77,6 @@ def write_lines(path, objects):
     path.write_text("".join(f"{json.dumps(each)}\n" for each in objects))
 
 
-@pytest.mark.slow
 def test_a_classifier_of_pairs(folder):
     rows = [
         {"a": a, "b": b, "label": str(i % 2)}
@@ -165,7 +164,6 @@ def test_an_annotated_answer_is_found_by_its_pieces(tokenizer):
             assert context[document.starts[first] : document.ends[last]] == answer
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_answers_to_questions_are_exact_substrings(folder):
     (folder / "train.json").write_text(json.dumps(squad_file(CONTEXTS * 3)))
@@ -204,7 +202,6 @@ def test_answers_to_questions_are_exact_substrings(folder):
         assert answer["answer"] == (text if request["context"].strip() else "empty")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_words_are_tagged_by_the_first_piece_after_their_space(folder, tokenizer):
     words = ["The", "Übergröße", "서울", "is", "form", "."]
@@ -314,7 +311,6 @@ def test_whole_words_are_masked_from_space_to_space(tmp_path, capsys, tokenizer)
     assert num_parts > 10
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_pre_trained_model_fills_masks_and_gives_features(folder, capsys, tokenizer):
     records = make_records(folder, "full_sentences", "dynamic", whole_words=True)

@@ -71,7 +71,6 @@ def test_texts_have_the_ids_and_offsets_of_fairseq_and_hugging_face(path):
         assert offsets == case.get("offsets", offsets)
 
 
-@pytest.mark.slow
 def test_a_graph_gives_the_same(tokenizer, graph):
     check_graph(tokenizer, graph[0], [case["text"] for case in CASES["texts"]])
     for texts in ([], [""], ["", "a", ""]):
@@ -131,7 +130,6 @@ def test_a_word_of_a_sentence_begins_with_its_space(tokenizer):
 # --- Any text ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_any_text_comes_back_and_a_graph_gives_the_same(tokenizer, graph, texts):
     byte_of = {c: byte for byte, c in enumerate(bpe.byte_characters())}
@@ -159,13 +157,11 @@ def joining(tmp_path_factory):
     return tokenizer, in_graph(tokenizer, folder / "graph")[0]
 
 
-@pytest.mark.slow
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
 def test_words_begin_at_the_same_places_in_a_graph(joining, texts):
     check_graph(*joining, texts)
 
 
-@pytest.mark.slow
 def test_contractions_and_runs_of_spaces_are_words(joining):
     rng = random.Random(0)
     parts = [*"ast1. \n'", "'s", "'re", "'ll", "'d", "\u3000", "\u00e9", "  "]
@@ -175,7 +171,6 @@ def test_contractions_and_runs_of_spaces_are_words(joining):
         check_graph(*joining, [text])
 
 
-@pytest.mark.slow
 def test_characters_of_all_kinds_are_the_same_in_a_graph(joining):
     kinds = [unicodedata.category(chr(point)) for point in range(0x40100)]
     points = [p for p, kind in enumerate(kinds) if p < 256 or kind != kinds[p - 1]]
@@ -206,7 +201,6 @@ def write(folder, merges, tokens=()):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "merges",
     [

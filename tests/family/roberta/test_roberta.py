@@ -1,12 +1,10 @@
 """RoBERTa through every script, with a WordPiece vocabulary: trained, tried, converted."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import extract_features
 import run_classifier
 import run_pretraining
@@ -17,6 +15,7 @@ from modeling.architectures.table import make_encoder
 from modeling.objectives.span_beams import SpanBeams
 from modeling.objectives.span_head import DEFAULT
 from tests import jobs
+from tests.conversion import convert
 from tests.pretraining import flags
 from tests.records import VOCAB_FILE, make_records
 from tests.relatives import TASKS, classifier_files, classifier_flags
@@ -63,16 +62,6 @@ def pretrained(tmp_path_factory, records):
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_masks_of_raw_text_are_filled(pretrained, records, tmp_path, capsys):
-    folder = shutil.copytree(pretrained, tmp_path / "copy")
-    later = {"num_train_steps": 2, "do_train": False, "do_export": True}
-    pretrain(folder, records, vocab_file=VOCAB_FILE, **later)
-    jobs.check_masks(str(folder / "output"), VOCAB_FILE, capsys)
-
-
-@pytest.mark.slow
 def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     output = str(pretrained / "output")
     learned = Source.open(f"{output}/model.ckpt-2").read()
@@ -89,11 +78,7 @@ def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     assert not any(f"{name}/adam_m" in learned for name in same)
 
     folder = str(tmp_path / "theirs")
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[output], layout="hugging_face", output_dir=folder
-        )
-    )
+    convert(output, folder, layout="hugging_face")
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["architectures"] == ["RobertaForMaskedLM"]
     assert (said["max_position_embeddings"], said["pad_token_id"]) == (65, 0)
@@ -116,7 +101,6 @@ def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path):
     assert vectors[0] == vectors[1]
 
 
-@pytest.mark.slow
 def test_a_run_keeps_its_recipe(pretrained, records):
     for name, change, message in (
         ("optimizer", "adam_weight_decay", "'fairseq_adam' and is now 'adam_weight_de"),
@@ -145,7 +129,6 @@ def write_theirs(folder, words, **sizes):
     hugging_face.write(str(folder), weights, config)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
 def test_every_task_starts_from_a_model_of_hugging_face(tmp_path, untraced, head):
@@ -158,13 +141,11 @@ def test_every_task_starts_from_a_model_of_hugging_face(tmp_path, untraced, head
     assert 0 <= jobs.results(tmp_path)[score]
     with pytest.raises(UserError, match="weight_decay was 0.01 and is now 0.1"):
         jobs.run(script, given | {"do_train": True, "weight_decay": 0.1})
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[str(tmp_path / "output")],
-            layout="hugging_face",
-            output_dir=str(tmp_path / "theirs"),
-            do_lower_case=given.get("do_lower_case", True),
-        )
+    convert(
+        tmp_path / "output",
+        tmp_path / "theirs",
+        layout="hugging_face",
+        do_lower_case=given.get("do_lower_case", True),
     )
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["architectures"] == [f"RobertaFor{head}"]

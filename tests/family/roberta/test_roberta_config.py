@@ -10,7 +10,8 @@ from training.storage.source import read_config
 from errors import UserError
 from family.roberta.config import RobertaConfig
 from modeling.architectures.table import make_encoder
-from tests.family.roberta.conversion import CONFIG, change, convert, masked_lm_in
+from tests.conversion import convert
+from tests.family.roberta.conversion import CONFIG, change, masked_lm_in
 from tests.training.interchange.hugging_face import their_config
 from training.interchange.table import config_from_json
 

@@ -22,11 +22,11 @@ from family.roberta.tokenizer import RobertaBpe
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
 from modeling.optimizers.table import OptimizerSettings
+from tests.conversion import convert
 from tests.family.roberta.conversion import (
     CONFIG,
     GOLDEN,
     change,
-    convert,
     masked_lm_in,
 )
 from tests.log import Log
@@ -75,7 +75,6 @@ def assert_close(found, expected, mask=None):
 # --- the same numbers ----------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", HEADS)
 def test_models_equal_hugging_face(kind):
     inputs, values = golden_outputs(kind)
@@ -218,7 +217,6 @@ def test_its_optimizer_decays_everything_and_always_corrects():
     assert float(bias[0]) == pytest.approx(1.0 - update, rel=1e-6)
 
 
-@pytest.mark.slow
 def test_twenty_updates_equal_fairseq(fairseq_weights):
     with np.load(GOLDEN / "fairseq" / "train_trace.npz") as file:
         trace = dict(file)

@@ -53,6 +53,5 @@ def test_refusals_of_byte_level_vocabularies(byte_level, tmp_path, chosen, messa
     assert list(tmp_path.glob("bpe/*")) == []
 
 
-@pytest.mark.slow
 def test_every_process_writes_the_same_bytes(tmp_path):
     check_same_bytes(tmp_path, "vocab.json", size=320)

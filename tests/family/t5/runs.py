@@ -1,6 +1,5 @@
 """Small files and runs of run_text_to_text.py, for its tests."""
 
-import json
 import pathlib
 
 import run_text_to_text
@@ -66,8 +65,3 @@ def make_task(folder: pathlib.Path, **changes):
     """The task, as the script makes it."""
     given = run_text_to_text.Options(**flags(folder, do_predict=True, **changes))
     return run_text_to_text.make(TrainableModel(given))
-
-
-def answers(folder: pathlib.Path, name="predictions.jsonl") -> list[dict]:
-    lines = (folder / "output" / name).read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]

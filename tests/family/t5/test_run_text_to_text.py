@@ -12,21 +12,23 @@ import pytest
 import predict
 import run_text_to_text
 import tests
+from errors import UserError
 from family.t5 import as_text
 from family.t5.task import TextToTextExample
+from family.t5.tokenizer import FAMILY
 from serving.predictor import Predictor
-from tests import forked, jobs
+from tests import forked, jobs, served, squad, tiny
 from tests.family.t5 import runs as text_to_text
 from tests.family.t5 import t5
 from tests.family.t5.runs import (
     TINY,
-    answers,
     flags,
     make_task,
     pairs,
     run,
     write_table,
 )
+from text.tokenizers.learning import sentencepiece_learning
 from training.finetuning.task import Predictions
 
 GOLDEN = tests.GOLDEN / "squad"
@@ -49,7 +51,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_it_learns_to_write(trained):
     found = jobs.results(trained)
     assert found["eval_accuracy"] == found["eval_f1"] == 1.0
@@ -58,13 +59,12 @@ def test_it_learns_to_write(trained):
         {"index": f"q{number}", "input": text, "predicted": target}
         for number, (text, target) in enumerate(pairs())
     ]
-    assert answers(trained) == expected
+    assert jobs.predictions(trained) == expected
     page = (trained / "output" / "mistakes.html").read_text()
     assert "<h3>0 mistakes in 12 answers</h3>" in page
     assert f"<title>{trained.name} (dev): output</title>" in page
 
 
-@pytest.mark.slow
 def test_an_export_writes_the_same(trained, tmp_path):
     model = Predictor(str(trained / "output"))
     assert model.description["form"] == "text"
@@ -86,7 +86,6 @@ def test_an_export_writes_the_same(trained, tmp_path):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_evaluation_alone_gives_the_same(trained, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
@@ -97,21 +96,6 @@ def test_evaluation_alone_gives_the_same(trained, tmp_path):
     assert jobs.results(copy)["eval_accuracy"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_killed_and_resumed_it_ends_with_the_same_bits(folder, untraced):
-    given = {"num_train_epochs": [2.0], "save_checkpoints_steps": 1, "do_train": True}
-    run(folder, output_dir=str(folder / "whole"), **given)
-    with jobs.dying(2):
-        run(folder, **given)
-    run(folder, **given)
-    whole, resumed = jobs.weights(folder, "whole"), jobs.weights(folder)
-    assert whole.keys() == resumed.keys()
-    for name, values in whole.items():
-        np.testing.assert_array_equal(values, resumed[name], err_msg=name)
-
-
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_searches_and_early_stopping(folder, untraced):
     run(
@@ -129,7 +113,6 @@ def test_searches_and_early_stopping(folder, untraced):
     assert (folder / "output" / "eval_results.txt").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", t5.VERSIONS)
 def test_a_model_of_hugging_face_writes_what_it_writes_there(
     tmp_path, version, untraced
@@ -151,7 +134,7 @@ def test_a_model_of_hugging_face_writes_what_it_writes_there(
     rows = [row[1:].tolist() for row in golden["greedy"]]  # after what it begins with
     rows = [row[: row.index(1)] if 1 in row else row for row in rows]
     expected = [" ".join(tokens[id] for id in row) for row in rows]
-    assert [answer["predicted"] for answer in answers(tmp_path)] == expected
+    assert [answer["predicted"] for answer in jobs.predictions(tmp_path)] == expected
 
 
 # --- Tasks ---------------------------------------------------------------------------
@@ -184,7 +167,6 @@ def write_glue(folder, name, header, *lines):
     (folder / name).write_text("".join(f"{line}\n" for line in content))
 
 
-@pytest.mark.slow
 def test_glue_is_scored_like_a_classifier(folder, golden):
     header = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
     lines = [[label, "1", "2", "It rains.", "It is wet."] for label in "11001"]
@@ -268,7 +250,6 @@ def test_both_sets_of_mnli_are_read_and_its_columns_named(folder, golden):
 # --- Rows ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_what_is_cut_is_said_and_targets_are_no_longer_than_needed(
     folder, capsys, untraced
 ):
@@ -285,7 +266,6 @@ def test_what_is_cut_is_said_and_targets_are_no_longer_than_needed(
     assert task.layout(task.read("dev"), 8).shape("target_ids") == (8,)
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_its_settings_only(folder, untraced):
     run(folder, do_train=True)
     with pytest.raises(run_text_to_text.UserError, match="max_target_length was 6 and"):
@@ -315,7 +295,6 @@ def test_targets_without_tokens_are_counted(folder):
 # --- Devices -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_two_replicas_accumulation_and_xla_write_as_one_device(folder):
     config = dataclasses.replace(TINY, hidden_size=16, num_hidden_layers=1)
@@ -334,3 +313,177 @@ def test_two_replicas_accumulation_and_xla_write_as_one_device(folder):
         np.testing.assert_allclose(found[key], value, atol=1e-5, err_msg=key)
     written = (folder / "output" / "predictions.jsonl").read_text()
     assert written == (folder / "one" / "predictions.jsonl").read_text()
+
+
+# --- run_text_to_text.py: files, flags and models that are refused, in one line ------
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"task_name": "xnli"}, "task_name=xnli: not one of cola, .*, squad"),
+        ({"max_target_length": 1}, "--max_target_length=1: must be from 2"),
+        ({"max_seq_length": 1}, "must be at least 2"),
+        ({"distill_from": "teacher"}, "--distill_from has no effect on a model that"),
+        ({"lstm_layers": 1}, "--lstm_layers has no effect"),
+        ({"features": "mix"}, "--features has no effect"),
+        ({"lm_loss_weight": 0.5}, "--lm_loss_weight has no effect"),
+        ({"export_formats": ["onnx"]}, "--export_formats has no effect"),
+        ({"task_name": "rte", "dev_file": "a"}, "--dev_file has no effect with .*=rte"),
+        ({"target_column": "input"}, "--input_column and --target_column are both"),
+        ({"task_name": "squad", "input_column": "a"}, "--input_column has no effect"),
+        ({"task_name": "squad", "skip_bad_lines": True}, "--skip_bad_lines has no"),
+        ({"do_predict": False}, "nothing to do"),
+        (
+            {"output_dir": "DATA", "test_file": "predictions.jsonl"},
+            "predictions.jsonl: is also an input; choose another",
+        ),
+    ],
+)
+def test_flags(folder, changes, reason):
+    given = {k: str(folder) if v == "DATA" else v for k, v in changes.items()}
+    (folder / "predictions.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match=reason):
+        run_text_to_text.Options(**flags(folder, **{"do_predict": True} | given))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "header", "reason"),
+    [
+        ("dev.tsv", [("a", "")], ("input", "target"), "dev.tsv:2: the target is empty"),
+        ("dev.tsv", [("a", "b")], ("input", "answer"), "dev.tsv:1: has no column"),
+        ("test.tsv", [("a", "b")], ("text", "target"), "test.tsv:1: has no column"),
+        ("test.tsv", [], ("input", "target"), "test.tsv: contains no examples"),
+        ("test.tsv", [("a",)], ("input", "target"), "test.tsv:2: 1 column, but the"),
+    ],
+)
+def test_tables(folder, name, rows, header, reason):
+    write_table(folder / name, rows, header)
+    task = make_task(folder)
+    with pytest.raises(UserError, match=reason):
+        task.read(name.removesuffix(".tsv"))
+
+
+def test_numbers_in_json_are_not_text(folder):
+    (folder / "test.jsonl").write_text('{"input": 3}\n')
+    task = make_task(folder, test_file="test.jsonl")
+    with pytest.raises(UserError, match=r"test.jsonl:1: 'input' is 3, not text"):
+        task.read("test")
+
+
+def test_labels_and_answers(folder):
+    (folder / "dev.tsv").write_text("sentence\tlabel\na\t2\n")
+    task = make_task(folder, task_name="sst-2")
+    with pytest.raises(
+        UserError, match="dev.tsv:2: label '2' is not one of 0, 1; check"
+    ):
+        task.read("dev")
+    asked = squad.shining(4, 1, impossible=True)
+    (folder / "dev.json").write_text(json.dumps(asked))
+    given = {"task_name": "squad", "dev_file": "dev.json"}
+    with pytest.raises(UserError, match="has no answer; a model that writes text"):
+        make_task(folder, do_eval=True, **given).read("dev")
+    assert make_task(folder, **given).read("dev")
+    asked = squad.one(answer={"text": " "})
+    (folder / "train.json").write_text(json.dumps(asked))
+    given = {"task_name": "squad", "train_file": "train.json"}
+    with pytest.raises(UserError, match="train.json: question 'q': the target is"):
+        make_task(folder, **given).read("train")
+    with pytest.raises(UserError, match="ax has only a test set; train on MNLI"):
+        make_task(folder, task_name="ax", do_train=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (
+            tiny.config(),
+            'only an encoder with a decoder writes text; set "architecture"',
+        ),
+        (dataclasses.replace(TINY, eos_token_id=1), "3, but eos_token_id is 1 in"),
+        (dataclasses.replace(TINY, vocab_size=9), "tokens, more than vocab_size=9"),
+        (dataclasses.replace(TINY, pad_token_id=1), "padding is 0, but pad_token_id"),
+    ],
+)
+def test_networks(folder, config, reason):
+    (folder / "config.json").write_text(config.to_json_string())
+    with pytest.raises(UserError, match=reason):
+        run(folder, do_train=True)
+
+
+def test_an_encoder_alone_is_no_start(folder, untraced):
+    from training.storage import checkpoint
+    from modeling.architectures.table import make_encoder
+
+    weights = {v.path: v.numpy() for v in make_encoder(TINY).weights}
+    prefix = str(folder / "model.ckpt-best")
+    checkpoint.write_bundle(prefix, weights)
+    with pytest.raises(UserError, match="decoder/"):
+        run(folder, do_train=True, init_checkpoint=prefix)
+    run(folder, do_train=True, init_checkpoint=prefix, init_encoder_only=True)
+    assert jobs.weights(folder)
+
+
+# --- run_text_to_text.py: a SavedModel writes as Python does, whatever it is asked ---
+
+
+class Exported(served.Exported):
+    """A model with random weights and T5's kind of vocabulary, in both forms."""
+
+    def __init__(self, folder):
+        text_to_text.write_files(folder)
+        content = sentencepiece_learning.learn(
+            iter((GOLDEN / "v1_dev.json").read_text("utf-8").split(",")),
+            FAMILY.symbols,
+            vocab_size=200,
+            character_coverage=0.999,
+            input_sentence_size=1000,
+        )
+        (folder / "spiece.model").write_bytes(content)
+        task = make_task(
+            folder,
+            task_name="squad",
+            data_dir=str(GOLDEN),
+            dev_file="v1_dev.json",
+            vocab_file=str(folder / "spiece.model"),
+            max_seq_length=40,
+        )
+        # More rows than tokens, as the released models have; some will be written.
+        size = len(task.tokenizer.vocabulary) + 28
+        config = dataclasses.replace(TINY, vocab_size=size, eos_token_id=1)
+        objective = task.objective().for_evaluation
+        objective.check(config)
+        model = objective.network(config, seed=3)
+        super().__init__(task, model, folder, "dev")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return Exported(tmp_path_factory.mktemp("text"))
+
+
+def test_a_saved_model_writes_as_the_script(exported):
+    examples = [*exported.task.read("dev")[:60], *exported.task.samples()]
+    expected = exported.in_python(examples)
+    assert len({answer["predicted"] for answer in expected}) > 10
+    assert exported.answers(examples) == expected
+    # Whatever the batch.
+    assert exported.answers(examples[:1]) == expected[:1]
+    assert exported.answers(examples[30:37]) == expected[30:37]
+    assert exported.answers([]) == []
+
+
+def test_a_saved_model_has_an_answer_to_everything(exported):
+    huge = "a" * 100_000, "b. " * 30_000
+    pairs = [("", ""), huge, ("\0", "<extra_id_0> \u00a0 \ufffd"), ("a\x0bb", " ")]
+    names = exported.task.wording.features
+    examples = [
+        TextToTextExample(dict(zip(names, pair, strict=True)), None, "")
+        for pair in pairs
+    ]
+    expected = exported.in_python(examples)
+    assert exported.answers(examples) == expected
+    (odd,) = exported.served.answers([{"question": b"\xff", "context": b"caf\xe9"}])
+    same = {"question": "\ufffd", "context": "caf\ufffd"}
+    assert [odd] == exported.in_python([TextToTextExample(same, None, "")])
+    assert json.dumps(odd)

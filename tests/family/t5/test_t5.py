@@ -51,7 +51,6 @@ def given(tmp_path_factory):
     return PRETRAINING | {"input_file": [records], "vocab_file": str(vocabulary)}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
     given = given | {
@@ -200,7 +199,6 @@ def _of_its_own_vocabulary(tmp_path, capsys):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_vocabulary_without_cls_is_tried_and_exported(tmp_path, untraced, capsys):
     given = _of_its_own_vocabulary(tmp_path, capsys)
@@ -212,7 +210,6 @@ def test_a_vocabulary_without_cls_is_tried_and_exported(tmp_path, untraced, caps
     assert isinstance(answer["predicted"], str)
 
 
-@pytest.mark.slow
 def test_a_vocabulary_without_cls_from_records_to_a_writer(tmp_path, untraced, capsys):
     """Of a network that has learned to write, fine-tuning leaves nothing at random."""
     given, folder = _of_its_own_vocabulary(tmp_path, capsys), tmp_path
@@ -238,7 +235,6 @@ def test_a_vocabulary_without_cls_from_records_to_a_writer(tmp_path, untraced, c
         np.testing.assert_allclose(after[name], before[name], atol=0.02, err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_encoder_alone_is_fine_tuned_and_exported(tmp_path, untraced):
     classifier_files(tmp_path)

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.architectures.table import make_encoder
+from tests import jobs
 from tests.conversion import convert
 from tests.family.t5 import t5
 from training.interchange import hugging_face
@@ -23,17 +24,14 @@ def by_name(source):
 def test_a_model_goes_through_both_layouts_bit_for_bit(tmp_path, version):
     source, expected = str(t5.GOLDEN / version), t5.weights(version)
     for layout in ("release", "hugging_face"):
-        convert(input=[source], output_dir=str(tmp_path / layout), layout=layout)
+        convert(source, tmp_path / layout, layout=layout)
         source = str(tmp_path / layout)
         found = by_name(source)
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
+        jobs.check_same_bits(found, expected)
         assert read_config(source) == t5.read_config(version)
     theirs = load_file(t5.GOLDEN / version / "model.safetensors")
     found = load_file(tmp_path / "hugging_face" / "model.safetensors")
-    assert found.keys() == theirs.keys()
-    assert all(np.array_equal(found[name], value) for name, value in theirs.items())
+    jobs.check_same_bits(found, theirs)
     said = json.loads((t5.GOLDEN / version / "config.json").read_text())
     written = json.loads((tmp_path / "hugging_face" / "config.json").read_text())
     own = {"scale_decoder_outputs", "tie_word_embeddings"}
@@ -53,15 +51,15 @@ def test_weights_that_a_file_repeats_must_be_equal(tmp_path):
     both = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     same = dict.fromkeys(both, table) | {"lm_head.weight": table}
     save_file(tied | {name: value.copy() for name, value in same.items()}, path)
-    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "found"))
+    convert(tmp_path, tmp_path / "found")
     assert by_name(tmp_path / "found").keys() == t5.weights("v1_0").keys()
     save_file(tied | {both[1]: table + 1}, path)
     with pytest.raises(UserError, match="decoder.embed_tokens.weight differs from the"):
-        convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
+        convert(tmp_path, tmp_path / "no")
     # transformers 5 always says that they are tied; the file decides.
     save_file(tied | {"lm_head.weight": own["lm_head.weight"]}, path)
     with pytest.raises(UserError, match="lm_head.* set tie_word_embeddings to false"):
-        convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
+        convert(tmp_path, tmp_path / "no")
     # The encoder alone has no logits.
     encoder = make_encoder(t5.read_config("v1_0"))
     hugging_face.HuggingFace(str(path)).read(
@@ -76,7 +74,7 @@ def test_an_encoder_alone(tmp_path):
     hugging_face.write(str(tmp_path / "theirs"), tensors, config)
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["architectures"] == ["T5EncoderModel"]
-    convert(input=[str(tmp_path / "theirs")], output_dir=str(tmp_path / "ours"))
+    convert(tmp_path / "theirs", tmp_path / "ours")
     assert by_name(tmp_path / "ours").keys() == names
     head = {"output_weights": np.ones((2, 32), np.float32)}
     head["output_bias"] = np.ones(2, np.float32)
@@ -92,7 +90,7 @@ def test_a_v1_1_without_its_logits_is_incomplete(tmp_path):
     shutil.copy(t5.GOLDEN / "v1_1" / "config.json", tmp_path)
     save_file(theirs, tmp_path / "model.safetensors")
     with pytest.raises(UserError, match="not in the checkpoint: decoder/final_layer_n"):
-        convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
+        convert(tmp_path, tmp_path / "no")
 
 
 def test_logits_that_share_the_table_and_are_not_scaled(tmp_path):
@@ -103,7 +101,7 @@ def test_logits_that_share_the_table_and_are_not_scaled(tmp_path):
     said = json.loads((t5.GOLDEN / "v1_1" / "config.json").read_text())
     said |= {"tie_word_embeddings": True, "scale_decoder_outputs": False}
     (tmp_path / "config.json").write_text(json.dumps(said))
-    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "ours"))
+    convert(tmp_path, tmp_path / "ours")
     found = by_name(tmp_path / "ours")
     assert found.keys() == t5.weights("v1_1").keys()
     np.testing.assert_array_equal(
@@ -113,7 +111,7 @@ def test_logits_that_share_the_table_and_are_not_scaled(tmp_path):
     # An encoder alone still has no logits, nor a model that does not say so.
     encoder = {k: v for k, v in theirs.items() if not k.startswith("decoder.")}
     save_file(encoder, tmp_path / "model.safetensors")
-    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "encoder"))
+    convert(tmp_path, tmp_path / "encoder")
     assert by_name(tmp_path / "encoder").keys() == {
         v.path for v in make_encoder(t5.read_config("v1_1")).weights
     }
@@ -121,20 +119,20 @@ def test_logits_that_share_the_table_and_are_not_scaled(tmp_path):
     said["tie_word_embeddings"] = False
     (tmp_path / "config.json").write_text(json.dumps(said))
     with pytest.raises(UserError, match="not in the checkpoint: decoder/logits/kernel"):
-        convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
+        convert(tmp_path, tmp_path / "no")
 
 
 def test_layers_cannot_be_left_out(tmp_path):
     source = str(t5.GOLDEN / "v1_0")
     with pytest.raises(UserError, match="'t5' are those of an encoder and of a"):
-        convert(input=[source], output_dir=str(tmp_path / "no"), keep_layers=[0])
+        convert(source, tmp_path / "no", keep_layers=[0])
 
 
 def test_rows_are_added(tmp_path):
     """Sentinels of a vocabulary of one's own, for example."""
     for version in t5.VERSIONS:
         source, target = str(t5.GOLDEN / version), str(tmp_path / version)
-        convert(input=[source], output_dir=target, vocab_size=72)
+        convert(source, target, vocab_size=72)
         found, expected = by_name(target), t5.weights(version)
         table = found.pop("shared/embedding")
         np.testing.assert_array_equal(table[:64], expected.pop("shared/embedding"))

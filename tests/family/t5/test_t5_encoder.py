@@ -66,7 +66,6 @@ def near(found, expected, atol=1e-4):
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
-@pytest.mark.slow
 def test_every_layer_equals_both_codes(model, version, exact):
     theirs, mesh = (t5.golden(f"{version}/{n}.npz") for n in ("outputs", "mesh"))
     batch = t5.batch(version)
@@ -110,7 +109,6 @@ def test_losses_and_gradients_equal_both_codes(version, exact):
         near(exact[name], gradient, bound)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("written_out", [False, True])
 def test_float32_rounds_about_as_much_as_the_released_code(
     model, version, exact, written_out
@@ -140,7 +138,6 @@ def test_float32_rounds_about_as_much_as_the_released_code(
     assert values["target_accuracy"] == pytest.approx(right.sum() / float(number))
 
 
-@pytest.mark.slow
 def test_rows_that_do_not_count_change_nothing(version, model):
     batch = t5.batch(version)
     objective = TextToText()
@@ -152,7 +149,6 @@ def test_rows_that_do_not_count_change_nothing(version, model):
     assert float(objective.weights(batch)["target_loss"]) == float(found[1])
 
 
-@pytest.mark.slow
 def test_it_writes_what_hugging_face_writes(model, version):
     expected = t5.golden(f"{version}/outputs.npz")["greedy"][:, 1:]
     batch = t5.batch(version)
@@ -165,7 +161,6 @@ def test_it_writes_what_hugging_face_writes(model, version):
     np.testing.assert_array_equal(np.argmax(logits, -1), found)
 
 
-@pytest.mark.slow
 def test_a_row_ends_with_its_first_end(model, version):
     """Another token as the end: everything after it is padding."""
     batch = t5.batch(version)
@@ -183,7 +178,6 @@ def test_a_row_ends_with_its_first_end(model, version):
     assert (expected[0, 5:] == 0).all()
 
 
-@pytest.mark.slow
 def test_writing_is_compiled_with_static_shapes():
     model = t5_decoder.TextToTextModel(FLAT)
     batch = {"input_ids": tf.constant([[5, 6, 7, 1, 0], [8, 9, 10, 11, 1]])}
@@ -215,7 +209,6 @@ def test_a_bias_is_that_of_its_distance(queries, keys):
         np.testing.assert_array_equal(bias.of_distances(queries, keys)[0], expected)
 
 
-@pytest.mark.slow
 def test_in_bfloat16_only_matrices_are_rounded():
     exact, rounded = (
         t5_decoder.TextToTextModel(t5.SMALL, dtype=dtype)
@@ -234,7 +227,6 @@ def test_in_bfloat16_only_matrices_are_rounded():
     assert rounded.greedy(batch, 3).shape == (2, 3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_the_released_sizes(name):
     sizes, expected = SIZES[name]

@@ -46,11 +46,11 @@ def run(folder, **changes):
     runs.run(folder, **start | changes)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_adapts_queries_and_values_of_both_stacks(folder):
     low_rank.check_run(folder, lambda **flags: run(folder, **flags), layers())
     run(folder, do_predict=True)
-    known = runs.answers(folder)
+    known = jobs.predictions(folder)
     inputs = [{"input": text} for text, _ in runs.pairs()]
     found = Predictor(str(folder / "output")).predict(inputs)
     assert [each["predicted"] for each in found] == [

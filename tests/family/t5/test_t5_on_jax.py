@@ -7,7 +7,6 @@ from tests.family.t5 import t5_exact
 from tests.modeling.test_jax_backend import check
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_jax_equals_the_release_without_tensorflow(tmp_path):
     np.savez(tmp_path / "t5.npz", **t5_exact.values("v1_1"))

@@ -109,7 +109,6 @@ def test_text_is_kept_and_sentinels_are_one_piece(tokenizer):
     assert other.encode(text) == ids
 
 
-@pytest.mark.slow
 def test_a_graph_gives_the_same(tokenizer, graph):
     texts = [*TEXTS[:40], *SENTINELS, *nasty(400, seed=3), ""]
     found = graph.encode_with_offsets(tf.constant(texts))

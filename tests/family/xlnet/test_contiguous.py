@@ -77,7 +77,9 @@ def documents(seed, number=30):
 
 def made(texts, blocks, **flags):
     """The rows of texts, planned in some blocks: [batches, rows, length], and counts."""
-    instances = RowOptions(instances="contiguous", masking="dynamic", **flags).make()
+    instances = RowOptions(
+        instances="contiguous", masking="dynamic", **flags
+    ).make_instances()
     sentences = [sentence for text in texts for sentence in text]
     corpus = Corpus.in_memory(
         np.array([id for sentence in sentences for id in sentence], np.uint16),
@@ -139,7 +141,6 @@ def test_a_text_that_is_too_short_has_no_rows():
 # --- Records -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_records_are_written_in_order_and_sound(tmp_path, capsys):
     text = (tests.GOLDEN / "pretraining" / "corpus.txt").read_text()
     (tmp_path / "text.txt").write_text("\n".join(text.splitlines()[:250]))

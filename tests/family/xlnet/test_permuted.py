@@ -180,7 +180,6 @@ def test_a_row_is_drawn_alike_wherever_it_is():
     assert np.any(next_epoch["key_places"] != together["key_places"])
 
 
-@pytest.mark.slow
 def test_no_token_to_predict_reaches_its_own_prediction():
     model = Permuted().network(read_config(), seed=3)
     batch = text(2, 24) | {"segment_ids": np.zeros((2, 24), np.int32)}

@@ -1,11 +1,9 @@
 """run_pretraining.py on permuted tokens, with memory."""
 
-import json
 import types
 
 import pytest
 
-import extract_features
 import fill_mask
 import tests
 from errors import UserError
@@ -13,7 +11,6 @@ from family.xlnet.encoder import XlnetConfig
 from tests import jobs, tiny
 from tests.pretraining import metrics, results, run, run_on, run_twice
 from tests.records import make_records
-from tests.relatives import CONFIGS, classifier_files, write_start
 
 MODEL = tests.GOLDEN / "sentencepiece" / "xlnet.model"
 CONFIG = XlnetConfig(600, 16, 1, 2, 8, 16, "gelu", True)
@@ -49,7 +46,6 @@ def pairs(tmp_path_factory):
     return contiguous(tmp_path_factory.mktemp("pairs"), 2)
 
 
-@pytest.mark.slow
 def test_rows_train_with_memory_and_go_on(tmp_path, untraced, capsys):
     given = GIVEN | contiguous(tmp_path, 4) | {"mem_len": 32}
     whole = tmp_path / "whole"
@@ -112,7 +108,6 @@ def test_memory_needs_records_that_continue_each_other(tmp_path):
         run(tmp_path, **given)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_memory_is_carried_over_parts_of_a_batch(tmp_path, untraced, capsys):
     given = GIVEN | contiguous(tmp_path, 4)
@@ -128,23 +123,3 @@ def test_memory_is_for_one_device(tmp_path, pairs, monkeypatch):
     with pytest.raises(UserError, match="--mem_len=8: memory is for one device"):
         run(tmp_path, **given)
     assert not (tmp_path / "output").exists()
-
-
-@pytest.mark.slow
-def test_vectors_of_a_text(tmp_path, untraced):
-    classifier_files(tmp_path)
-    start, _ = write_start(tmp_path, CONFIGS["xlnet"])
-    (tmp_path / "texts").write_text("a b ||| a\n")
-    given = {
-        "input_file": str(tmp_path / "texts"),
-        "output_file": str(tmp_path / "features"),
-        "vocab_file": str(tmp_path / "vocab.txt"),
-        "bert_config_file": str(tmp_path / "config.json"),
-        "max_seq_length": 16,
-        "layers": [-1, -2],
-    }
-    jobs.run(extract_features, given | start)
-    line = json.loads((tmp_path / "features").read_text())
-    assert len(line["features"]) == 6
-    for token in line["features"]:
-        assert [len(layer["values"]) for layer in token["layers"]] == [16, 16]

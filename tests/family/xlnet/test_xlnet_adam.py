@@ -51,7 +51,6 @@ def step(model):
     return step
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 def test_twenty_updates_equal_the_release(model, step, name):
     kind, decay, warmup = TRACES[name]
@@ -82,7 +81,6 @@ def test_twenty_updates_equal_the_release(model, step, name):
         np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=variable.path)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_fine_tuning_equals_the_release():
     with np.load(GOLDEN / "train_classifier.npz") as file:

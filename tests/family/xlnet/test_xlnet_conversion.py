@@ -14,6 +14,7 @@ from training.storage.source import ModelFolder, Source
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_head import DEFAULT
+from tests import jobs
 from tests.conversion import convert
 from tests.family.xlnet.test_xlnet_encoder import inputs_of, read_config
 from training.interchange import hugging_face, table
@@ -148,15 +149,14 @@ def test_questions_may_be_padded_on_either_side():
 def test_a_released_checkpoint_is_written_as_theirs(tmp_path):
     arrays, said = golden("released")
     convert(
-        input=[str(GOLDEN / "pretrain" / "xlnet_model.ckpt")],
+        GOLDEN / "pretrain" / "xlnet_model.ckpt",
+        tmp_path,
         bert_config_file=str(GOLDEN / "pretrain" / "xlnet_config.json"),
-        output_dir=str(tmp_path),
         layout="hugging_face",
     )
     theirs = load_file(THEIRS / "released" / "model.safetensors")
     found = load_file(tmp_path / "model.safetensors")
-    assert found.keys() == theirs.keys()
-    assert all(np.array_equal(found[name], value) for name, value in theirs.items())
+    jobs.check_same_bits(found, theirs)
     assert ModelFolder(Folder.open(str(tmp_path))).config == said
     model = masked_lm.MaskedLM().network(said)
     load(model, "released")
@@ -172,12 +172,11 @@ def test_a_released_checkpoint_is_written_as_theirs(tmp_path):
 def test_a_model_goes_through_both_layouts_bit_for_bit(tmp_path, kind):
     source = str(THEIRS / kind)
     for layout in ("release", "hugging_face"):
-        convert(input=[source], output_dir=str(tmp_path / layout), layout=layout)
+        convert(source, tmp_path / layout, layout=layout)
         source = str(tmp_path / layout)
     theirs = load_file(THEIRS / kind / "model.safetensors")
     found = load_file(tmp_path / "hugging_face" / "model.safetensors")
-    assert found.keys() == theirs.keys()
-    assert all(np.array_equal(found[name], value) for name, value in theirs.items())
+    jobs.check_same_bits(found, theirs)
     said = json.loads((THEIRS / kind / "config.json").read_text())
     config = json.loads((tmp_path / "hugging_face" / "config.json").read_text())
     for name, value in config.items():
@@ -193,7 +192,7 @@ def test_an_encoder_saved_alone_has_no_prefix(tmp_path):
     said = json.loads((THEIRS / "lm_head" / "config.json").read_text())
     said["architectures"] = ["XLNetModel"]
     (tmp_path / "config.json").write_text(json.dumps(said))
-    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "ours"))
+    convert(tmp_path, tmp_path / "ours")
     found, expected = by_name(tmp_path / "ours"), by_name(THEIRS / "lm_head")
     assert expected.keys() - found.keys() == {"model/lm_loss/bias"}
     for name, value in found.items():
@@ -223,12 +222,7 @@ def test_biases_that_all_layers_share_are_copied(tmp_path):
 def test_kept_layers_keep_their_biases(tmp_path):
     source = str(GOLDEN / "pretrain" / "xlnet_model.ckpt")
     config = str(GOLDEN / "pretrain" / "xlnet_config.json")
-    convert(
-        input=[source],
-        bert_config_file=config,
-        output_dir=str(tmp_path),
-        keep_layers=[1],
-    )
+    convert(source, tmp_path, bert_config_file=config, keep_layers=[1])
     before, after = by_name(source), by_name(tmp_path)
     for name in ("r_w_bias", "r_r_bias", "r_s_bias", "seg_embed"):
         name = f"model/transformer/{name}"

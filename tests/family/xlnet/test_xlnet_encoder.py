@@ -8,13 +8,22 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+import create_pretraining_data
+import inspect_records
 import tests
+from training.storage import adapters
+from errors import UserError
 from family.xlnet.encoder import XlnetConfig
 from modeling import layers
 from modeling.architectures.table import make_encoder
-from modeling.objectives import masked_lm
+from modeling.objectives import masked_lm, tasks
+from modeling.objectives.low_rank import LowRank
+from tests import jobs, low_rank, relatives
+from tests.modeling.test_jax_backend import check
 from tests.training.interchange.hugging_face import their_config
-from training.interchange.table import config_from_json
+from text.records import encoding, framing
+from training.interchange import peft
+from training.interchange.table import adapter_of, config_from_json
 
 GOLDEN = tests.GOLDEN / "xlnet"
 CASES = ("pretrain", "pretrain_no_mems", "pretrain_tied_relu")
@@ -89,7 +98,6 @@ def golden(request):
     return Golden(request.param)
 
 
-@pytest.mark.slow
 def test_both_streams_memory_loss_and_gradients_equal_the_release(golden):
     table, bias = golden.encoder.word_embeddings, golden.model.masked_lm.output_bias
     variables = [v for v in golden.model.weights if v.path in golden.names]
@@ -135,7 +143,6 @@ def test_clamped_distances_equal_the_release():
         np.testing.assert_allclose(value, expected, rtol=0, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow
 def test_one_stream_alone_equals_the_release(golden):
     both = golden.encoder(golden.without("target_mapping"))
     golden.check(both["query_output"], "query_stream_no_target_mapping")
@@ -261,3 +268,124 @@ def test_hugging_face_s_config():
             config_from_json(THEIRS | change)
     with pytest.raises(ValueError, match="d_head is 9; in Hugging Face's xlnet, 4"):
         their_config(dataclasses.replace(config, head_size=9))
+
+
+# --- Its network needs no TensorFlow: the same numbers on Keras's JAX backend --------
+
+
+@pytest.mark.exhaustive
+def test_jax_equals_the_release_without_tensorflow():
+    check("tests/family/xlnet/xlnet_on_jax.py")
+
+
+# --- --lora_rank reaches an XLNet's attention, whose kernels have three axes ---------
+
+
+CONFIG = relatives.CONFIGS["xlnet"]
+LAYER = "model/transformer/layer_{}/"
+
+
+@pytest.mark.exhaustive
+def test_a_run_adapts_queries_and_values(tmp_path):
+    start = relatives.classifier_from_a_start(tmp_path, CONFIG)
+    found = [f"{LAYER.format(n)}rel_attn/{name}" for n in (0, 1) for name in "qv"]
+    low_rank.check_run(tmp_path, lambda **flags: start(tmp_path, **flags), found)
+
+
+def test_every_kernel_changes_by_the_product_that_a_layer_adds():
+    targets = [*"qkvro", "layer_1", "layer_2"]
+    task = tasks.Classification(2)
+    objective = LowRank(task, rank=3, alpha=6.0, targets=targets)
+    objective.check(CONFIG)
+    adapted = objective.network(CONFIG, seed=3)
+    rng = np.random.default_rng(0)
+    ids = {"input_ids": rng.integers(0, 9, (2, 5)).astype(np.int32)}
+    plain = task.network(CONFIG, seed=3)
+    np.testing.assert_array_equal(adapted(ids)["logits"], plain(ids)["logits"])
+    own = [v for v in adapted.weights if adapters.are_in([v.path])]
+    assert len(own) == 2 * 2 * len(targets)
+    for variable in own:
+        variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
+    merged = adapters.without({v.path: v for v in adapted.weights}, 6.0)
+    for variable in plain.weights:
+        variable.assign(merged[variable.path])
+    expected = plain(ids)["logits"]
+    np.testing.assert_allclose(adapted(ids)["logits"], expected, atol=1e-5)
+
+
+def test_inputs_meet_what_is_drawn():
+    config = relatives.CONFIGS["xlnet"]
+    objective = LowRank(tasks.Classification(2), rank=2, alpha=2.0, targets=["q", "o"])
+    weights = {v.path: v.numpy() for v in objective.network(config).weights}
+    for name, drawn, zero in (("q", "a", "b"), ("o", "b", "a")):
+        path = f"{LAYER.format(0)}rel_attn/{name}/lora_kernel_"
+        assert not np.any(weights[path + zero])
+        assert 0.5 * 0.25 < np.abs(weights[path + drawn]).max() <= 0.25  # 1 / sqrt(16)
+
+
+def test_peft_has_no_such_adapters_of_attention(tmp_path):
+    """In Hugging Face's class they are parameters, whose stacks of matrices it changes."""
+    objective = LowRank(tasks.Classification(2), rank=2, alpha=2.0, targets=["q"])
+    made = objective.network(CONFIG)
+    tensors = {v.path: v.numpy() for v in made.trainable_variables}
+    whole = adapters.without({v.path: v for v in made.weights}, 2.0)
+    with pytest.raises(UserError, match="q/kernel: no module in Hugging Face"):
+        peft.write(
+            *(str(tmp_path), tensors, whole, adapter_of(CONFIG)),
+            base="base",
+            alpha=2.0,
+            task={},
+        )
+    assert not list(tmp_path.iterdir())
+
+
+# Every kind of rows with a vocabulary whose rows end with [CLS], written and inspected.
+
+
+MODEL = str(tests.GOLDEN / "sentencepiece" / "xlnet.model")
+PAD, CLS, SEP, EOD = 5, 3, 4, 7
+
+
+KINDS = ["pairs dynamic", "pairs static", "full_sentences dynamic"]
+KINDS += ["doc_sentences static", "sentence_order static", "electra dynamic"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_sound(tmp_path, capsys, kind):
+    instances, masking = kind.split()
+    lines = (tests.GOLDEN / "pretraining" / "corpus.txt").read_text().splitlines()
+    text = [line if number % 40 else "" for number, line in enumerate(lines[:240])]
+    (tmp_path / "text.txt").write_text("\n".join(text))
+    records = str(tmp_path / "out.tfrecord")
+    jobs.run(
+        create_pretraining_data,
+        {
+            "input_file": [str(tmp_path / "text.txt")],
+            "output_file": [records],
+            "vocab_file": MODEL,
+            "instances": instances,
+            "masking": masking,
+            "do_whole_word_mask": True,
+            "max_seq_length": 128,
+            "max_predictions_per_seq": 20,
+            "dupe_factor": 1,
+            "num_workers": 1,
+        },
+    )
+    capsys.readouterr()
+    jobs.run(inspect_records, {"input_file": [records], "vocab_file": MODEL})
+    assert "no problems found" in capsys.readouterr().out
+    examples = list(framing.read(records))
+    batch = encoding.decode(examples, encoding.schema_of(examples[0]))[0]
+    ids, segments = batch["input_ids"], batch["segment_ids"]
+    lengths = batch["input_mask"].sum(axis=1)
+    rows = np.arange(len(ids))
+    assert (ids[rows, lengths - 1] == CLS).all()
+    assert (ids[rows, lengths - 2] == SEP).all()
+    assert (segments[rows, lengths - 1] == 2).all()
+    assert (ids[np.arange(128) >= lengths[:, None]] == PAD).all()
+    if masking == "dynamic":  # static masks may put any token in the place of another
+        assert (ids == CLS).sum() == len(ids)
+        assert (ids == EOD).any() == (instances == "full_sentences")
+    if instances not in ("full_sentences", "doc_sentences"):
+        assert (segments == 1).any()

@@ -1,12 +1,10 @@
 """Memory between updates: handed from row to row, divided, saved and resumed exactly."""
 
 import numpy as np
-import pytest
 
 import run_pretraining
 from training.backend import tf
 from training.run import capacity, distribution, loop
-from training.storage.folder import Folder
 from family.xlnet.encoder import XlnetConfig
 from family.xlnet.permuted import DrawSpans, Permuted
 from files import memory
@@ -64,23 +62,6 @@ def values(trainer):
     return {name: v.numpy() for name, v in trainer.variables.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
-    straight = made()
-    straight.train(data, Folder.open(str(tmp_path)), Log())
-    expected = values(straight)
-    assert expected["training/memory"].shape == (ROWS, 2, MEMORY, 16)
-    for part in tmp_path.glob("model.ckpt-4.*"):
-        part.unlink()
-    resumed = made()
-    assert resumed.restore(Folder.open(str(tmp_path))) == 2
-    resumed.train(data, Folder.open(str(tmp_path)), Log())
-    for name, value in values(resumed).items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
-
-
-@pytest.mark.slow
 def test_each_row_remembers_what_was_before_it(untraced):
     without_dropout = XlnetConfig(
         *(40, 16, 2, 2, 8, 16, "gelu", True),

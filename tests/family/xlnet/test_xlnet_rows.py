@@ -68,7 +68,6 @@ def test_rows_are_those_of_the_release_with_padding_on_the_right(case, tokenizer
     assert segments == case["segment_ids"][-size:]
 
 
-@pytest.mark.slow
 def test_a_graph_packs_the_same(tokenizer, tmp_path):
     graph = graph_of(tokenizer, str(tmp_path))
     for case in GOLDEN["classifier_examples"]:
@@ -169,7 +168,6 @@ def test_answers_are_those_of_the_release(examples, tokenizer):
         assert answer.null_odds == GOLDEN["null_odds"][example.id]
 
 
-@pytest.mark.slow
 def test_a_graph_answers_the_same(tokenizer):
     """With rows of a window, a question and [CLS], and "no answer" at that."""
     texts = ['The simple form, "assert", is. It was added in 1999, falsé is', "", "a"]

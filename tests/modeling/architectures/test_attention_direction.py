@@ -54,7 +54,6 @@ def inputs(golden, padded):
     return batch
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -98,7 +97,6 @@ def tiny_model(direction):
     return sentence_pairs.PretrainingModel(config).encoder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
 def test_a_token_never_changes_what_does_not_see_it(direction):
     ids = np.random.default_rng(0).integers(1, 40, (2, 12))

@@ -13,9 +13,9 @@ from modeling.architectures import table
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs, tasks
 from tests import jobs, pretraining, tiny
+from tests.conversion import convert
 from tests.programs import windows
 from tests.records import VOCAB_FILE as _VOCAB_FILE
-from tests.training.interchange.hugging_face import convert
 from training.interchange.table import ADAPTERS
 
 VOCAB_FILE = str(_VOCAB_FILE)
@@ -62,7 +62,6 @@ def windows_rows(monkeypatch):
     monkeypatch.setitem(ADAPTERS, "windows", windows.WindowsAdapter())
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_encoder_of_one_file_is_trained_exported_and_converted(
     windows_rows, tmp_path, capsys

@@ -78,13 +78,11 @@ def found():
     return Counter(frozenset(np.flatnonzero(row).tolist()) for row in rows)
 
 
-@pytest.mark.slow
 def test_every_choice_is_as_likely_as_in_the_release(found):
     expected = reference_ngrams.outcomes(ROW, ngram_shares(3).tolist())
     assert reference_ngrams.distance(found, expected) < 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mistake", reference_ngrams.MISTAKES)
 def test_a_wrong_rule_would_show(found, mistake):
     wrong = reference_ngrams.outcomes(ROW, ngram_shares(3).tolist(), mistake)
@@ -109,7 +107,6 @@ def run_lengths(picked, starts):
     return np.array([runs[n] for n in range(1, 6)]) / runs.total()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
     starts, candidates = long_rows(3000)
@@ -131,7 +128,6 @@ def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
     assert not (drawn & ~candidates).any()
 
 
-@pytest.mark.slow
 def test_choices_do_not_depend_on_how_rows_are_divided_or_compiled():
     starts, candidates = long_rows(24)
     objective = masks(128, 19, shares=ngram_shares(3))
@@ -157,7 +153,6 @@ assert "tensorflow" not in sys.modules
 """
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_jax_makes_the_same_choices(tmp_path):
     starts, candidates = long_rows(24)
@@ -181,7 +176,6 @@ def test_jax_makes_the_same_choices(tmp_path):
     np.testing.assert_array_equal(np.load(paths[1]), expected)
 
 
-@pytest.mark.slow
 def test_a_run_is_held_to_its_n_grams(tmp_path, untraced):
     """One that noted none continues without any."""
     for name in ("before", "after"):

@@ -22,7 +22,6 @@ def batch():
     }
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("features", FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):

@@ -6,13 +6,13 @@ import shutil
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import run_pretraining
 import tests
 from training.storage.source import Source
 from errors import UserError
 from modeling.objectives import masked_lm, sentence_pairs
 from tests import jobs
+from tests.conversion import convert
 from tests.pretraining import TINY, flags, results
 
 VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
@@ -62,15 +62,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_masks_of_raw_text_are_filled(trained, tmp_path, capsys):
-    folder = shutil.copytree(trained, tmp_path / "copied")
-    run(folder, do_train=False, do_export=True)
-    jobs.check_masks(str(folder / "output"), VOCAB, capsys)
-
-
-@pytest.mark.slow
 def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
     output = str(trained / "output")
     assert list(results(trained)) == [
@@ -88,11 +79,7 @@ def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
     assert not any("/pooler/" in name and "adam" in name for name in learned)
 
     folder = str(tmp_path / "theirs")
-    convert_checkpoint.main(
-        convert_checkpoint.Options(
-            input=[output], layout="hugging_face", output_dir=folder
-        )
-    )
+    convert(output, folder, layout="hugging_face")
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert said["architectures"] == ["BertForMaskedLM"]
     back = tmp_path / "back"
@@ -101,7 +88,6 @@ def test_a_run_from_records_to_every_use_of_it(trained, tmp_path):
     assert results(back) == results(trained) | {"global_step": "0"}
 
 
-@pytest.mark.slow
 def test_a_run_keeps_to_its_objective(trained, tmp_path):
     folder = shutil.copytree(trained, tmp_path / "copied")
     both = "masked_lm_next_sentence"

@@ -104,7 +104,6 @@ def test_what_every_objective_needs_and_exports_is_known(name):
     assert set(objective.needs.rows) <= {"tokens", "width", "reuse_len"}
 
 
-@pytest.mark.slow
 def test_an_objective_of_one_file_trains_and_goes_on(
     tmp_path, capsys, monkeypatch, untraced
 ):

@@ -108,7 +108,6 @@ def run(folder, **changes):
     jobs.run(run_classifier, jobs.flags(folder, **own | changes))
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_says_and_notes_what_its_head_reads(folder, capsys, untraced):
     run(

@@ -56,7 +56,6 @@ CASES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", tiers.cases(CASES, ["span"]))
 def test_losses_gradients_and_metrics_compile(case):
     objective, batch = CASES[case]

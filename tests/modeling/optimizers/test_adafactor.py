@@ -43,7 +43,6 @@ def drawn():
     return starts, gradients
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compile_", [None, compiler.compile_function])
 def test_six_updates_equal_the_release_s(compile_):
     expected = golden("adafactor.npz")

@@ -13,12 +13,13 @@ from keras import ops
 
 import tests
 from training.run import compiler
-from modeling import custom_gradients, fusion, losses
+from modeling import fusion
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from modeling.optimizers import adam, clipping, schedules
 from modeling.optimizers.table import OptimizerSettings
 from tests import forked, jobs
+from tests.gradients import check_close, gradients
 
 GOLDEN = tests.GOLDEN
 
@@ -253,12 +254,9 @@ def golden_batches():
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "compile", [None, compiler.compile_function], ids=["plain", "fused"]
-)
-def test_twenty_updates_equal_the_release(compile):
+def test_twenty_fused_updates_equal_the_release():
+    """test_training.py holds those of the loop, which are plain for small networks."""
     directory = GOLDEN / "checkpoint"
     config = dataclasses.replace(
         BertConfig.from_json_file(directory / "bert_config.json"),
@@ -274,40 +272,31 @@ def test_twenty_updates_equal_the_release(compile):
 
     @tf.function
     def update(batch, step):
-        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
-            outputs = model(batch)
-            pairs = objective.losses(batch, outputs)
-            means = {name: losses.mean(*pair) for name, pair in pairs.items()}
-            loss = sum(means.values())
-        values = [weight.value for weight in model.trainable_variables]
-        gradients = tape.gradient(loss, values)
-        scale, norm = clipping.clip_scale(gradients, 1.0)
+        means, found = gradients(objective, model, batch)
+        scale, norm = clipping.clip_scale(found.values(), 1.0)
         rate = schedules.bert(step, 1e-3, 20, 5)
-        optimizer.apply(gradients, rate, scale=scale)
-        return means | {"loss": loss, "global_norm": norm, "learning_rate": rate}
+        optimizer.apply(list(found.values()), rate, scale=scale)
+        means["loss"] = means.pop("total_loss")
+        return means | {"global_norm": norm, "learning_rate": rate}
 
     with np.load(directory / "training_trace.npz") as file:
         trace = dict(file)
     for step, batch in enumerate(golden_batches()):
-        with fusion.fuse_with(compile):
+        with fusion.fuse_with(compiler.compile_function):
             results = update(batch, tf.constant(step))
         for name, value in results.items():
             assert float(value) == pytest.approx(trace[name][step], rel=1e-5), (
                 f"{name} of update {step}"
             )
-    finals = [key for key in trace if key.startswith("final/")]
-    weights = {weight.path: weight for weight in model.weights}
-    assert len(finals) == 61
-    for key in finals:
-        np.testing.assert_allclose(
-            weights[key.removeprefix("final/")], trace[key], rtol=0, atol=1e-5
-        )
+    finals = {key for key in trace if key.startswith("final/")}
+    weights = {v.path: v for v in model.weights if f"final/{v.path}" in finals}
+    assert len(finals) == len(weights) == 61
+    check_close(weights, trace, "final/")
 
 
 # --- replicas -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_replicas_update_their_copies_alike():
     done = forked.finished(jobs.command("tests/programs/two_replicas.py", {}))

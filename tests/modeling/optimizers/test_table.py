@@ -12,7 +12,6 @@ from tests import jobs, pretraining
 from tests.programs import lion
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["lamb", "adagrad", "adafactor"])
 @pytest.mark.parametrize("schedule", table.SCHEDULES)
 def test_every_algorithm_takes_every_schedule(optimizer, schedule):
@@ -32,7 +31,6 @@ def test_every_name_has_an_algorithm_and_a_schedule():
         assert OptimizerSettings(name).make([]).variables == []
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_optimizer_of_one_file_trains_and_goes_on(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(table.ALGORITHMS, "lion", lion.ROW)
@@ -43,7 +41,6 @@ def test_an_optimizer_of_one_file_trains_and_goes_on(tmp_path, capsys, monkeypat
         pretraining.run(tmp_path, optimizer="lion", adam_beta_2=0.98)
 
 
-@pytest.mark.slow
 def test_an_optimizer_of_one_file_is_a_value_of_the_flag(tmp_path):
     given = pretraining.flags(tmp_path, optimizer="lion", only_check_args=True)
     done = jobs.finished(jobs.command("tests/programs/lion.py", given))

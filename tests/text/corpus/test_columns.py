@@ -7,6 +7,7 @@ import pytest
 
 from errors import UserError
 from files import sources
+from tests.text.corpus.readers import documents
 from text.corpus import formats, text_format
 from text.corpus.formats import TextOptions
 
@@ -61,14 +62,7 @@ def spans(path, input_format="parquet"):
 
 def read(path, input_format="parquet", **given):
     """The documents, each a list of sentences."""
-    found = [[]]
-    for span in spans(path, input_format):
-        chosen = TextOptions(input_format=input_format, **given)
-        for sentence in formats.read(span, chosen):
-            if sentence is None:
-                found.append([])
-            else:
-                found[-1].append(sentence)
+    found = documents(spans(path, input_format), input_format=input_format, **given)
     assert not found.pop()
     return found
 

@@ -50,7 +50,6 @@ SENTENCE = st.lists(st.integers(0, 99), max_size=4)
 PIECES = st.lists(st.lists(st.none() | SENTENCE, max_size=8), min_size=1, max_size=4)
 
 
-@pytest.mark.slow
 @given(PIECES)
 def test_pieces_are_joined_to_documents(folder, pieces):
     expected = [[]]

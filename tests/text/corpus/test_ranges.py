@@ -11,28 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.text.corpus.dumps import dump, head, page
+from tests.text.corpus.readers import documents
 from text.corpus import formats, wikipedia
-from text.corpus.formats import TextOptions
 from text.corpus.store import Corpus, FlatFile
 from text.corpus.text_format import FileSpan
 
 LINE = st.sampled_from(["", "", " \t", "One.", "x" * 90 + ". Y", "of it.", "\u3000"])
 
 
-def documents(spans, input_format):
+def read(spans, input_format):
     """The documents of some spans, each a list of sentences."""
-    found = [[]]
-    for span in spans:
-        for item in formats.read(span, TextOptions(input_format=input_format)):
-            if item is None:
-                found.append([])
-            else:
-                found[-1].append(item)
+    found = documents(spans, input_format=input_format)
     assert not found[-1]  # a span ends with a document
-    return [document for document in found if document]
+    return list(filter(None, found))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("input_format", ["sentences", "paragraphs", "files", "jsonl"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -49,11 +42,11 @@ def test_each_document_is_read_once(tmp_path, input_format, texts, most, is_ende
         path.write_bytes("\n".join(lines + [""] * is_ended).encode())
         paths.append(str(path))
     whole = [FileSpan(path, 0, None, 0) for path in paths]
-    expected = documents(whole, input_format)
+    expected = read(whole, input_format)
     found = []
     for listed in formats.ranges(paths, input_format, most):
         spans = [formats.whole_documents(span, input_format) for span in listed]
-        found += documents(filter(None, spans), input_format)
+        found += read(filter(None, spans), input_format)
     assert found == expected
 
 
@@ -109,8 +102,7 @@ def test_each_document_of_other_formats_is_read_once(tmp_path, monkeypatch, name
         formats.whole_documents(x, input_format) for spans in listed for x in spans
     ]
     found = list(filter(None, found))
-    read = documents(found, input_format)
-    assert [document[0] for document in read] == TITLES
+    assert [each[0] for each in read(found, input_format)] == TITLES
     is_cut = most < 1 << 20 and name != "dump.xml.bz2"
     assert len(found) >= (2 if is_cut else 1) and (is_cut or len(found) == 1)
 

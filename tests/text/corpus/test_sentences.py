@@ -56,7 +56,6 @@ def test_nothing_is_lost_but_white_space(text):
         assert " ".join(sentences) == " ".join(text.split())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unit", [".", '."', "Mr. ", "\n ", "a", " ", "。"])
 def test_a_line_of_a_megabyte_is_split_in_linear_time(unit):
     # Quadratic time would be hours here, so there is no clock to read.

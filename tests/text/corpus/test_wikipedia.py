@@ -14,8 +14,8 @@ from errors import UserError
 from files import sources
 from tests.packed import pack
 from tests.text.corpus.dumps import ARABIC, KOREAN, dump, head, page
+from tests.text.corpus.readers import documents
 from text.corpus import formats, text_format, wikipedia
-from text.corpus.formats import TextOptions
 
 pytest.importorskip("mwparserfromhell")
 from text.corpus import wikitext  # noqa: E402
@@ -29,15 +29,8 @@ def cut(path):
 
 def read(path, counts=None, **given):
     """The documents, each a list of sentences."""
-    found = [[]]
-    for span in cut(path):
-        chosen = TextOptions(input_format="wikipedia", **given)
-        for sentence in formats.read(span, chosen, counts):
-            if sentence is None:
-                found.append([])
-            else:
-                found[-1].append(sentence)
-    return [document for document in found if document]
+    found = documents(cut(path), counts, input_format="wikipedia", **given)
+    return list(filter(None, found))
 
 
 @pytest.fixture
@@ -56,8 +49,8 @@ def article(write):
     def article(markup, names=None, **given):
         path = write(dump(page(markup), **({"names": names} if names else {})))
         counts = Counter()
-        documents = read(path, counts, **given)
-        return (documents[0] if documents else []), counts
+        found = read(path, counts, **given)
+        return (found[0] if found else []), counts
 
     return article
 
@@ -158,8 +151,8 @@ def test_other_pages_are_left_out_and_counted(write):
         )
     )
     counts = Counter()
-    documents = read(path, counts)
-    assert documents == [["This Mercury is.", "It stays."], ["It stays, too."]]
+    found = read(path, counts)
+    assert found == [["This Mercury is.", "It stays."], ["It stays, too."]]
     assert counts["pages"] == 9
     report = list(formats.FORMATS["wikipedia"].report(counts))
     assert report == [

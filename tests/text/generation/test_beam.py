@@ -75,7 +75,7 @@ def make(folder, **changed):
 def records(settings):
     """The rows of all files before masking, without padding."""
     examples = [x for path in settings.output_files for x in framing.read(path)]
-    instances = settings.make()
+    instances = settings.make_instances()
     batch, faults = encoding.decode(examples, instances.schema())
     assert not faults
     vocabulary = load_vocabulary(settings.vocab_file)
@@ -103,7 +103,6 @@ def problems(settings):
     return found.violations.lines()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{}, DYNAMIC], ids=["pairs", "full_sentences"])
 def test_records_do_not_depend_on_who_makes_them(folder, changed):
     settings = make(folder, **changed)

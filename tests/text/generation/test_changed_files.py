@@ -66,7 +66,6 @@ def text(request, folder, many_tasks, monkeypatch):
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("change", [append, truncate, write_within, replace])
 def test_text_that_changes_is_refused_until_it_is_restored(

@@ -87,7 +87,6 @@ def largest(folder, monkeypatch):
     return lambda: max(sizes)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_foretells_the_records(folder, small_sample, largest, kind):
     (folder / "text.txt").write_text(corpus())
@@ -145,7 +144,6 @@ def test_many_small_files_and_json(folder, small_sample):
     assert by_line.tokens == pytest.approx(by_file.tokens, rel=0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 5])
 def test_packed_text_is_judged_by_its_packed_bytes(folder, monkeypatch, number):
     monkeypatch.setattr(sample, "_BYTES", 400_000)
@@ -207,7 +205,6 @@ OTHERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_sample_of_other_formats_foretells_the_records(folder, monkeypatch, name):
     monkeypatch.setattr(sample, "_BYTES", 150_000)
@@ -242,7 +239,6 @@ def test_a_small_file_of_another_format_is_told_exactly(folder, name):
     assert needs.taken.is_whole and needs.documents == 700
 
 
-@pytest.mark.slow
 def test_the_sample_is_bounded_and_comes_from_everywhere(folder, monkeypatch):
     monkeypatch.setattr(sample, "_BYTES", 64_000)
     numbers = range(200_000)

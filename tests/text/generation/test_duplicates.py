@@ -9,7 +9,7 @@ import pytest
 
 import create_pretraining_data
 from errors import UserError
-from tests import jobs, tiers
+from tests import jobs
 from tests.text.generation.settings import VOCAB_FILE, make_settings
 from text.corpus import duplicates, text_format
 from text.generation import stages
@@ -75,20 +75,23 @@ def made(folder, name, text, **given):
     return (folder / f"{name}.tfrecord").read_bytes(), description.counts
 
 
-@pytest.mark.parametrize("piece_bytes", tiers.cases([1, 300, 5_000, 1 << 23], [300]))
+PARAGRAPHS_OF_WORDS = {
+    "input_format": "paragraphs",
+    "do_whole_word_mask": True,
+    "word_boundaries": "spaces",
+}
+
+
 @pytest.mark.parametrize(
-    "given",
+    ("given", "piece_bytes"),
     [
-        {"input_format": "paragraphs"},
-        {"input_format": "jsonl", "workers": 3},
-        {"input_format": "sentences"},
-        {
-            "input_format": "paragraphs",
-            "do_whole_word_mask": True,
-            "word_boundaries": "spaces",
-        },
+        ({"input_format": "paragraphs"}, 1),
+        ({"input_format": "paragraphs"}, 300),
+        ({"input_format": "jsonl", "workers": 3}, 300),
+        ({"input_format": "sentences"}, 300),
+        (PARAGRAPHS_OF_WORDS, 5_000),
+        (PARAGRAPHS_OF_WORDS, 1 << 23),
     ],
-    ids=["paragraphs", "jsonl, 3 workers", "sentences", "words"],
 )
 def test_records_are_those_of_a_text_without_duplicates(
     folder, monkeypatch, given, piece_bytes

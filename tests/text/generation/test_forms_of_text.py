@@ -3,13 +3,11 @@
 import bz2
 import importlib
 import io
-import itertools
 import json
 
 import pytest
 
 from errors import UserError
-from tests import tiers
 from tests.packed import pack
 from tests.text.corpus.dumps import head, page
 from tests.text.generation.settings import TEXT, make_settings
@@ -72,10 +70,7 @@ def expected(folder):
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    tiers.cases(
-        itertools.product(FORMS, [1, 3]),
-        [*((name, 1) for name in FORMS), ("dump.xml.bz2", 3)],
-    ),
+    [*((name, 1) for name in FORMS), ("dump.xml.bz2", 3)],
 )
 def test_each_form_gives_the_same_records(folder, expected, monkeypatch, name, workers):
     monkeypatch.setattr(text_format, "PIECE_BYTES", 1_000)  # so that there are several

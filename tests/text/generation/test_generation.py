@@ -26,7 +26,7 @@ GOLDEN = tests.GOLDEN
 def read(settings):
     """All records, as arrays."""
     examples = [e for path in settings.output_files for e in framing.read(path)]
-    batch, faults = encoding.decode(examples, settings.make().schema())
+    batch, faults = encoding.decode(examples, settings.make_instances().schema())
     assert not faults
     return batch
 
@@ -120,7 +120,6 @@ CHANGES = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changed", CHANGES, ids=str)
 def test_each_setting_changes_the_records(folder, changed):
     settings = make_settings(folder)
@@ -149,7 +148,6 @@ def test_other_names_and_times_give_the_same_records(folder):
     assert contents[0] == contents[1]
 
 
-@pytest.mark.slow
 def test_packed_records_are_the_same_records(folder, many_tasks):
     plain, packed = make_settings(folder), make_settings(folder, gzip_compress=True)
     generate(plain)
@@ -193,7 +191,6 @@ def test_batches_and_segments_begin_where_offsets_are_noted():
         assert rows % descriptions.OFFSET_EVERY == 0
 
 
-@pytest.mark.slow
 def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
     folder, many_tasks, monkeypatch
 ):

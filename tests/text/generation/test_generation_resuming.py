@@ -16,7 +16,6 @@ from text.records.descriptions import Description
 from text.tokenizers.vocabulary import Vocabulary
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", tiers.cases([True, False], [True]))
 def test_killed_at_any_rename_it_ends_with_the_same_bytes(
     folder, many_tasks, monkeypatch, before
@@ -226,7 +225,6 @@ def test_an_empty_folder_is_taken(folder):
     assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
 
 
-@pytest.mark.slow
 def test_killed_at_any_removal_it_ends_with_the_same_bytes(folder, monkeypatch):
     other = make_settings(folder, random_seed=2)
     settings = make_settings(folder)

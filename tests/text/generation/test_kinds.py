@@ -26,7 +26,6 @@ KINDS = INSTANCES | CHANGES  # and those of relatives, if they are there
 KINDS = [kind for kind in KINDS if kind.partition(",")[0] in INSTANCES]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bytes_are_those_of_one_run(folder, many_tasks, monkeypatch, kind):
     monkeypatch.setattr(work, "_POLL_SECONDS", 0.01)

@@ -49,7 +49,6 @@ def together(settings, number, order=None):
     return ended
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("number", "order"), [(2, [1, 0]), (3, [2, 0, 1])])
 def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
     described, _ = generate(settings)
@@ -120,7 +119,6 @@ def test_a_shard_that_comes_late_finds_everything_finished(settings, folder):
     assert made_in(folder) == found
 
 
-@pytest.mark.slow
 def test_an_error_of_one_shard_ends_all(settings, folder):
     (folder / "text.txt").write_bytes(b"One line.\n" * 300 + b"\xff\xfe\n" * 3)
     for error in together(settings, 2).values():
@@ -230,7 +228,6 @@ def test_a_shard_at_work_keeps_others_from_starting_over(settings, folder, begun
     generate(other, overwrite=True)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_killed_shards_continue(tmp_path):
     text = "\n\n".join(

@@ -27,7 +27,6 @@ def tasks(folder, numbers):
     return [(1, (f"{folder}/task-{n}", number_of, n)) for n in numbers]
 
 
-@pytest.mark.slow
 def test_outcomes_come_in_order_and_tasks_only_as_they_are_done(tmp_path):
     most = 0
 
@@ -43,7 +42,6 @@ def test_outcomes_come_in_order_and_tasks_only_as_they_are_done(tmp_path):
     assert most <= 3
 
 
-@pytest.mark.slow
 def test_the_first_mistake_is_raised_and_what_is_noted_stays(tmp_path):
     with pytest.raises(UserError, match="thirteen"), work.Workers(2) as workers:
         workers.do_all(tasks(tmp_path, range(10, 15)), 5, "counting", "numbers")
@@ -86,7 +84,6 @@ def _shared_files(number):
     return "/dev/shm/" in pathlib.Path("/proc/self/maps").read_text()
 
 
-@pytest.mark.slow
 def test_processes_share_nothing_that_outlives_them():
     """What has a name in shared memory stays there if all are killed at once."""
     with work.Workers(2) as workers:
@@ -105,7 +102,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_no_worker_hears_ctrl_c(tmp_path):
     """Not even the first, whose start begins Python's tracker of resources."""
     (tmp_path / "program.py").write_text(SIGNALS_OF_A_WORKER)

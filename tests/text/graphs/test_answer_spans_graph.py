@@ -182,13 +182,11 @@ def check_rows(asked):
         assert not segments[place, size:].any()
 
 
-@pytest.mark.slow
 @hypothesis.given(pairs=PAIRS, lengths=strategies.sampled_from(LENGTHS))
 def test_rows_are_those_of_python(pairs, lengths):
     check_rows(Asked(pairs, lengths))
 
 
-@pytest.mark.slow
 def test_tokens_belong_to_the_windows_that_python_gives_them():
     """Every number of tokens, and all strides: ties fall as in the release."""
     length = 9
@@ -211,7 +209,6 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.slow
 @hypothesis.given(
     pairs=PAIRS,
     lengths=strategies.sampled_from(LENGTHS),
@@ -225,7 +222,6 @@ def test_answers_are_those_of_python(pairs, lengths, seed, values, options):
     check_answers(asked, logits, max_answer_length=4, **options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_answers_to_real_questions_are_those_of_python(version, null):
@@ -247,7 +243,6 @@ def test_answers_to_real_questions_are_those_of_python(version, null):
     assert (30 < found["answer"].count(b"") < 100) == null
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", _WITHOUT_CLS)
 def test_rows_may_begin_with_text_and_their_end_means_no_answer(family, untraced):
     special = dataclasses.replace(FAMILIES[family].special, continuation="##")
@@ -261,7 +256,6 @@ def test_rows_may_begin_with_text_and_their_end_means_no_answer(family, untraced
     assert 0 < found["answer"].count(b"") < 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [float("-inf"), -1.0, 1e9, float("inf")])
 def test_the_threshold_decides_whether_there_is_an_answer(threshold):
     asked = Asked([("a", text) for text in ("cat the", "the", "")] * 9, LENGTHS[2])
@@ -275,7 +269,6 @@ def test_the_threshold_decides_whether_there_is_an_answer(threshold):
         assert not any(is_answered)
 
 
-@pytest.mark.slow
 def test_without_a_candidate_the_answer_is_python_s():
     pairs = [("a", ""), ("", "\0 \n"), ("a", "cat"), ("", "the cat")]
     asked = Asked(pairs, LENGTHS[0])
@@ -290,7 +283,6 @@ def test_without_a_candidate_the_answer_is_python_s():
     assert found["answer"][:3] == [b""] * 3
 
 
-@pytest.mark.slow
 def test_an_empty_batch_has_no_answers():
     for null in (False, True):
         asked = Asked([], LENGTHS[0])
@@ -299,7 +291,6 @@ def test_an_empty_batch_has_no_answers():
         assert not any(found.values())
 
 
-@pytest.mark.slow
 def test_what_is_no_utf_8_is_replaced():
     asked = Asked([("a", "cat \ufffd\ufffdthe")], LENGTHS[1])
     asked.texts = ["cat \udcff\udcfethe"]  # bytes 0xff and 0xfe
@@ -316,7 +307,6 @@ def test_white_space_is_what_python_splits_at():
     assert spaces == [p for p in range(sys.maxunicode + 1) if chr(p).isspace()]
 
 
-@pytest.mark.slow
 def test_a_document_of_a_megabyte_is_answered():
     """Thousands of windows, and more candidates than are read."""
     words = np.random.default_rng(2).choice(["cat", "the", "a", "."], 350_000)

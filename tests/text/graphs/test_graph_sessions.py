@@ -44,13 +44,11 @@ KINDS = {
 } | {family: functools.partial(of_pieces, family) for family in FAMILIES}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", tiers.cases(KINDS, KINDS.keys() - {"short wordpiece"}))
+@pytest.mark.parametrize("kind", tiers.cases(KINDS, ["wordpiece", "XLNet", "T5"]))
 def test_every_kind_in_python_and_in_a_server(kind, tmp_path):
     check_server(KINDS[kind](tmp_path), tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_models_of_different_vocabularies_keep_apart_in_one_process(tmp_path):
     some, others = of_words("cats", "a", "é"), of_words("a", "e", "cats")

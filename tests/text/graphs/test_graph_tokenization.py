@@ -84,7 +84,6 @@ def random_texts(number, seed, *, most=12):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 def test_golden_texts(case, tmp_path):
     lines = (GOLDEN / "texts.jsonl").read_text("utf-8").splitlines()
@@ -93,7 +92,6 @@ def test_golden_texts(case, tmp_path):
     assert unlike(WordPiece(golden_vocabulary(case), **switches), tmp_path, texts) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("switches", tiers.cases(SWITCHES, DEFAULT), ids=str)
 def test_random_strings(switches, tmp_path):
     pieces = [*"abzßσς中가", "##a", "##b", "##σ", "##ς", "##\u0301", "\u302e", "½"]
@@ -105,7 +103,6 @@ def test_random_strings(switches, tmp_path):
     assert unlike(tokenizer, tmp_path, texts[:500]) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("switches", tiers.cases(SWITCHES[:2], SWITCHES[:1]), ids=str)
 def test_every_code_point(switches, tmp_path):
     # Of those that Unicode has not assigned, 800,000, every eighth.
@@ -124,7 +121,6 @@ def test_every_code_point(switches, tmp_path):
     assert unlike(tokenizer, tmp_path, texts) == []
 
 
-@pytest.mark.slow
 def test_words_are_taken_apart_as_in_python(tmp_path):
     pieces = ["a", "##a", "##aa", "aaa", "b", "##bbbbbb", "a" * 190]
     tokenizer = WordPiece(vocabulary(*pieces))
@@ -133,7 +129,6 @@ def test_words_are_taken_apart_as_in_python(tmp_path):
     assert unlike(tokenizer, tmp_path, texts) == []
 
 
-@pytest.mark.slow
 def test_marks_are_put_in_order_as_in_python(tmp_path):
     """Those that accent stripping leaves; canonical order changes the text."""
     marks = "\U0001d16d\U0001d165"
@@ -145,7 +140,6 @@ def test_marks_are_put_in_order_as_in_python(tmp_path):
     assert unlike(tokenizer, tmp_path, texts) == []
 
 
-@pytest.mark.slow
 def test_letters_of_hangul_are_composed_as_in_python(tmp_path):
     """Of a vocabulary that has them, as that of the random strings does not."""
     syllables = [chr(point) for point in range(0xAC00, 0xD7A4, 29)]
@@ -163,7 +157,6 @@ def test_letters_of_hangul_are_composed_as_in_python(tmp_path):
     assert tokenizer.tokenize(apart[5]) == [syllables[5]]
 
 
-@pytest.mark.slow
 def test_final_sigma_is_no_exception(tmp_path):
     words = "Σ ΟΔΟΣ ΟΔΟΣ. ΟΔΟΣ.Α ΟΔ'Σ".split()
     words += ["Α\u0301Σ\u0301", "ΑΣ\u200dΒ", "ΑΣ\0Β"]
@@ -174,7 +167,6 @@ def test_final_sigma_is_no_exception(tmp_path):
     assert unlike(tokenizer, tmp_path, [*words, " ".join(words)]) == []
 
 
-@pytest.mark.slow
 def test_repeated_and_empty_lines(tmp_path):
     tokenizer = WordPiece(vocabulary("a", "b", "a", "", "", "[line5]"))
     graph = WordPieceGraph(tokenizer, str(tmp_path))
@@ -184,7 +176,6 @@ def test_repeated_and_empty_lines(tmp_path):
     assert graph.tokens(ids).numpy().tolist() == spelled
 
 
-@pytest.mark.slow
 def test_no_utf_8_counts_as_the_replacement_character(tmp_path):
     tokenizer = WordPiece(vocabulary("a", "b", "##b"))
     (replaced,) = by_python(tokenizer, ["a \0\0\0 b"])
@@ -195,7 +186,6 @@ def test_no_utf_8_counts_as_the_replacement_character(tmp_path):
     ]
 
 
-@pytest.mark.slow
 def test_nothing_and_long_texts(tmp_path):
     call = in_graph(WordPiece(vocabulary("a", "b")), tmp_path)
     assert call([]) == []
@@ -206,7 +196,6 @@ def test_nothing_and_long_texts(tmp_path):
     assert call(["b" * (1 << 20)]) == [([1], [0], [1 << 20])]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("max_seq_length", [3, 4, 9, 40])
 def test_rows_are_packed_as_in_python(max_seq_length, tmp_path):
     tokenizer = WordPiece(vocabulary("a"))

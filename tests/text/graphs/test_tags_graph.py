@@ -27,7 +27,6 @@ LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 # --- Parts of a batch ----------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1, 3, 4, 9])
 @pytest.mark.parametrize("width", [0, 5])
 def test_a_batch_is_shown_in_parts(rows, width):
@@ -129,7 +128,6 @@ def rows_of(tokenizer, words, length, in_context):
     return found, *tags_graph.rows(tokenizer, pieces, found, length)
 
 
-@pytest.mark.slow
 @given(requests(), st.integers(3, 12), st.booleans())
 def test_rows_are_those_of_python(tokenizers, lists, length, in_context):
     exact, tokenizer = tokenizers
@@ -165,7 +163,6 @@ _FROM_TEXT = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", _FROM_TEXT)
 def test_rows_that_begin_with_text_are_those_of_python(tmp_path, family):
     special = dataclasses.replace(FAMILIES[family].special, continuation="##")
@@ -212,7 +209,6 @@ def read(words, labels):
     return {s: tags_graph.read(words, labels, TYPES, s) for s in tags.SCHEMES}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_entities_and_tags_are_those_of_python(seed):
     """Any order of labels: mostly broken."""
@@ -283,7 +279,6 @@ def random_requests(rng):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "in_context"),
     tiers.cases([(3, True), (8, False), (12, True)], [(8, False), (12, True)]),
@@ -328,7 +323,6 @@ def said_by_python(exact, words, capacity, in_context):
             yield word, odds.argmax(), odds.max() / odds.sum()
 
 
-@pytest.mark.slow
 def test_words_around_are_context_and_not_asked_for(tokenizers):
     """A sentence with its document around it says what it says within the document."""
     asked = ["La", "L", "."]

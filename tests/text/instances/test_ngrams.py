@@ -89,7 +89,7 @@ def make(tmp_path):
 
 def masked_runs(path, vocabulary):
     """The shares of runs of 1, 2, 3 and 4 masked words, and the tokens shown in them."""
-    schema = RowOptions(instances="sentence_order").make().schema()
+    schema = RowOptions(instances="sentence_order").make_instances().schema()
     batch, faults = encoding.decode(list(framing.read(path)), schema)
     assert not faults
     rows, slots = np.nonzero(batch["masked_lm_weights"])
@@ -113,7 +113,6 @@ def masked_runs(path, vocabulary):
     return [runs[n] / runs.total() for n in range(1, 5)], shares, batch
 
 
-@pytest.mark.slow
 def test_shares_are_those_of_the_release_s_records(make):
     facts = json.loads((GOLDEN / "facts.json").read_text())["vocab_default"]
     path = make(instances="sentence_order", do_whole_word_mask=True, ngram=3)
@@ -135,7 +134,6 @@ def test_shares_are_those_of_the_release_s_records(make):
     assert boundaries == pytest.approx(facts["share_token_boundary"], abs=0.001)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("prob", [0.15, 1.0])
 def test_records_are_sound(make, capsys, whole_words, prob):

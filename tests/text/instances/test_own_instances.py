@@ -72,7 +72,6 @@ def test_what_breaks_its_rules_or_its_description_is_told(records, capsys):
         assert line in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_its_program_starts_workers_that_know_it(records):
     program = [sys.executable, "-m", "tests.programs.lone_sentences"]
     flags = ["--input_file=text.txt", f"--output_file={records}"]

@@ -42,7 +42,6 @@ def document_at(bounds, offset):
     return found
 
 
-@pytest.mark.slow
 @given(
     CORPORA, st.integers(5, 30), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 99)
 )

@@ -25,7 +25,6 @@ def take(data, count, **where):
 
 
 # A round is 64 records of 16 blocks.
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "counts", [(1,), (7,), (63,), (64,), (65,), (838,), (3, 64, 1, 130, 2)]
 )
@@ -40,7 +39,6 @@ def test_every_epoch_has_every_record_once(small_blocks, counts):
     ]
 
 
-@pytest.mark.slow
 def test_order_is_entered_at_any_record(small_blocks):
     data = made(70, 9, 200)
     straight = take(data, 4 * data.total)
@@ -50,7 +48,6 @@ def test_order_is_entered_at_any_record(small_blocks):
         np.testing.assert_array_equal(entered, straight[first : first + 100])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("hosts", tiers.cases([2, 3, 16, 32], [3, 16]))
 def test_hosts_have_every_record_together(small_blocks, hosts):
     data = made(70, 9, 200)  # an odd number: a host's lanes change with the epoch
@@ -62,7 +59,6 @@ def test_hosts_have_every_record_together(small_blocks, hosts):
         np.testing.assert_array_equal(own, mine)
 
 
-@pytest.mark.slow
 def test_batch_is_of_no_neighbours_and_epochs_differ():
     data = made(100_000, 30_000)
     numbers = take(data, 2 * data.total)
@@ -83,7 +79,6 @@ def test_small_set_is_shuffled_as_a_whole():
     assert np.abs(places - 418.5).max() < 5 * 242 / np.sqrt(40)
 
 
-@pytest.mark.slow
 def test_order_of_a_run_that_is_under_way_stays(small_blocks):
     """A later version, of this code or of TensorFlow, resumes what was begun with this."""
     data = made(70, 9)

@@ -67,14 +67,12 @@ def test_every_epoch_holds_every_record_once_in_another_order(three_files):
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
-@pytest.mark.slow
 def test_order_depends_on_the_seed_alone(three_files):
     first = numbers(three_files.training(4, seed=3), 10)
     assert numbers(three_files.training(4, seed=3), 10) == first
     assert numbers(three_files.training(4, seed=4), 10) != first
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first_batch", tiers.cases([1, 5, 7], [7]))
 def test_order_goes_on_where_it_stopped(three_files, first_batch):
     straight = numbers(three_files.training(4, seed=3), 10)
@@ -82,7 +80,6 @@ def test_order_goes_on_where_it_stopped(three_files, first_batch):
     assert numbers(resumed, 10 - first_batch) == straight[first_batch:]
 
 
-@pytest.mark.slow
 def test_hosts_and_replicas_share_the_batches(three_files):
     whole = numbers(three_files.training(4, seed=3), 5)
 
@@ -107,7 +104,6 @@ def rows_by_number(dataset, batches):
     return found
 
 
-@pytest.mark.slow
 def test_a_row_has_its_number_however_batches_are_divided(three_files):
     whole = rows_by_number(three_files.training(4, seed=3), 5)
     assert sorted(whole) == list(range(20))
@@ -241,7 +237,6 @@ def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch)
         data.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [9, -1, 2**32 + 1])
 def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
     path = write(tmp_path / "x", [1, 2, number])
@@ -311,7 +306,6 @@ def test_description_of_another_file_is_refused(tmp_path):
     assert sorted(sum(numbers(opened(a).training(3, seed=0), 1), [])) == [0, 1, 2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["a plain file", "ram://"])
 def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkeypatch):
     """On ram://, as on gs://, a file cannot be mapped."""
@@ -332,7 +326,6 @@ def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkey
     assert sorted(batch) == [8**n for n in range(11)]
 
 
-@pytest.mark.slow
 def test_wrong_offset_is_noticed_and_named(tmp_path):
     a = write(tmp_path / "a", range(3000))
     frames = [len(framing.frame([example(n)])) for n in range(3000)]
@@ -356,7 +349,6 @@ def test_wrong_offset_is_noticed_and_named(tmp_path):
     assert sorted(batch) == list(range(3000))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_file_that_lost_records_stops_the_reading(tmp_path, packed):
     pack = gzip.compress if packed else bytes
@@ -373,7 +365,6 @@ def test_file_that_lost_records_stops_the_reading(tmp_path, packed):
         data.check()
 
 
-@pytest.mark.slow
 def test_host_reads_its_own_blocks_only(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 4)
     path = write(tmp_path / "a", range(128))  # two rounds of 16 blocks, and no rest

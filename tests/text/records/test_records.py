@@ -30,7 +30,11 @@ def test_tensorflow_reads_what_is_encoded():
     import tensorflow as tf
 
     # Rows of 512 ids of one to three bytes each, so that the lengths take two, too.
-    schema = RowOptions(max_seq_length=512, max_predictions_per_seq=76).make().schema()
+    schema = (
+        RowOptions(max_seq_length=512, max_predictions_per_seq=76)
+        .make_instances()
+        .schema()
+    )
     batch = make_batch(schema, 7)
     batch["input_mask"] = (batch["input_mask"] % 2).astype(np.uint8)
     batch["input_ids"] >>= np.arange(512) % 20

@@ -99,7 +99,6 @@ def test_every_epoch_has_every_row_once_however_long_it_is(path, lengths):
     assert seen.tolist() != other.tolist()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [LENGTHS, ()])
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 33, 100, 130])
 def test_no_row_comes_again_before_all_others_came(path, batch_size, lengths):
@@ -250,7 +249,6 @@ def digest(dataset):
 FEWER_LENGTHS = tuple(n for n in LENGTHS if n not in (12, 20))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("division", "whole", "resumed", "evaluated"),
     [

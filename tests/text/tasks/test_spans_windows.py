@@ -38,7 +38,6 @@ def slow_windows(num_tokens, length, stride):
     return [(*bound, owners.count(i)) for i, bound in enumerate(bounds)], owners
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_tokens", [*range(30), 299, 300, 301, 307])
 def test_each_token_belongs_to_the_window_with_the_most_context(num_tokens):
     lengths, strides = (1, 2, 5, 8, 13, 200), (1, 2, 4, 5, 7, 8, 9, 100, 199, 200, 500)

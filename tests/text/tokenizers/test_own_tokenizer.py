@@ -60,7 +60,6 @@ def test_its_records_keep_their_rules(vocab_file, tmp_path, capsys):
     assert "no problems found" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_model_is_trained_and_served_with_it(vocab_file, tmp_path, untraced):
     rows = [

@@ -54,7 +54,6 @@ def test_tokens_equal_the_release(mode):
     assert len(unlike) <= 1
 
 
-@pytest.mark.slow
 def test_every_code_point_is_treated_as_the_release_does():
     """Its passes, one after the other, on each code point between two letters."""
 
@@ -230,7 +229,6 @@ def test_pieces_of_one_character_share_its_offsets():
     assert (starts, ends) == ([0, 2, 2, 2], [1, 3, 3, 3])
 
 
-@pytest.mark.slow
 @hypothesis.given(strategies.text(), strategies.booleans(), strategies.booleans())
 def test_offsets_agree_with_encode(text, lower, strip):
     single = [chr(point) for point in range(32, 0x250)]

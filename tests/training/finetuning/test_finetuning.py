@@ -23,7 +23,6 @@ from training.finetuning import experiment, finetune
 from training.finetuning.task import Judgement
 
 
-@pytest.mark.slow
 def test_a_new_task_is_one_file(trained, once):
     output = trained / "output"
     values = results(trained)
@@ -37,7 +36,6 @@ def test_a_new_task_is_one_file(trained, once):
     assert "train: 64 examples, 64 rows" in once("trained")[1]
 
 
-@pytest.mark.slow
 def test_evaluation_without_training_takes_what_was_trained(trained):
     before = results(trained)
     (trained / "output" / "eval_results.json").unlink()
@@ -55,7 +53,6 @@ def test_evaluation_without_training_takes_what_was_trained(trained):
         run(trained, do_train=False, do_eval=True, output_dir=str(trained / "new"))
 
 
-@pytest.mark.slow
 def test_predictions_are_those_of_single_rows_whatever_the_batches(trained):
     one = (trained / "output" / "parity.txt").read_text(), results(trained)
     for changes in (
@@ -69,7 +66,6 @@ def test_predictions_are_those_of_single_rows_whatever_the_batches(trained):
         assert other[1]["eval_loss"] == pytest.approx(one[1]["eval_loss"], abs=1e-6)
 
 
-@pytest.mark.slow
 def test_training_rows_are_made_again_only_when_something_changed(folder, monkeypatch):
     record = folder / "output" / "train.tf_record"
     # They are made before it.
@@ -92,7 +88,6 @@ def test_training_rows_are_made_again_only_when_something_changed(folder, monkey
     assert not made(do_lower_case=False, max_seq_length=38)
 
 
-@pytest.mark.slow
 def test_resumed_run_ends_with_the_same_bits(folder, untraced):
     """Dropout on, buckets on, early stopping on; resumed several times."""
     changes = {
@@ -109,13 +104,10 @@ def test_resumed_run_ends_with_the_same_bits(folder, untraced):
             run(folder, do_eval=True, **changes)
     run(folder, do_eval=True, **changes)
     got = weights(folder)
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        assert np.array_equal(got[name], value), name
+    jobs.check_same_bits(got, expected)
     assert results(folder) == numbers
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)]
 )
@@ -142,16 +134,6 @@ def test_xla_pads_further_and_learns_the_same(folder, capsys, compiled):
     assert results(folder)["eval_loss"] == pytest.approx(loss, abs=1e-5)
 
 
-@pytest.mark.slow
-def test_other_settings_do_not_go_on_in_the_same_folder(trained):
-    with pytest.raises(UserError, match="learning_rate was 0.001 and is now 0.002"):
-        run(trained, learning_rate=[2e-3])
-    (trained / "train.txt").write_text("a b\n" * 64)
-    with pytest.raises(UserError, match="training_examples has changed"):
-        run(trained)
-
-
-@pytest.mark.slow
 def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
     before = weights(trained)
     (trained / "output" / "curves.png").unlink()
@@ -162,7 +144,6 @@ def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
         assert np.array_equal(before[name], value)
 
 
-@pytest.mark.slow
 def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     output = Folder.open(str(folder / "output"))
     checkpoint.save(output.child("best"), 99, weights(once("trained")[0]), keep=1)
@@ -174,17 +155,6 @@ def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     assert results(folder)["global_step"] == 2
 
 
-@pytest.mark.slow
-def test_rows_that_were_removed_are_made_again(trained):
-    record = trained / "output" / "train.tf_record"
-    whole = record.read_bytes()
-    for damage in (record.unlink, lambda: record.write_bytes(whole[:-20])):
-        damage()
-        run(trained)
-        assert record.read_bytes() == whole
-
-
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_early_stopping_is_held_to_what_it_depends_on(stopped, once, untraced):
     with pytest.raises(UserError, match="eval_every_steps was 0 and is now 2;"):
@@ -204,7 +174,6 @@ def users(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
 def test_an_output_dir_may_be_the_users_own_folder(folder, untraced):
     """As README's my/, with the vocabulary and data in it."""
     prompts = folder / "writing-prompts"
@@ -225,7 +194,6 @@ def test_an_output_dir_may_be_the_users_own_folder(folder, untraced):
     assert users(folder).items() >= before.items()
 
 
-@pytest.mark.slow
 def test_a_run_does_not_replace_the_weights_it_starts_from(stopped):
     Folder.open(str(stopped / "output")).drop_all()
     before = users(stopped / "output")
@@ -237,7 +205,6 @@ def test_a_run_does_not_replace_the_weights_it_starts_from(stopped):
     assert users(stopped / "output") == before
 
 
-@pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit_costs_nothing(stopped):
     (stopped / "output").rename(stopped / "earlier")
     config = dataclasses.replace(TINY, hidden_size=8)
@@ -247,7 +214,6 @@ def test_a_checkpoint_that_does_not_fit_costs_nothing(stopped):
     assert not users(stopped / "output")
 
 
-@pytest.mark.slow
 def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
     name = local.temporary_name(str(trained / "output" / "model.ckpt-38"))
     name = name.replace(f"~{os.getpid()}", f"~{os.getppid()}")  # which runs
@@ -261,7 +227,6 @@ def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
     assert [path.exists() for path in parts] == [True, True, False]
 
 
-@pytest.mark.slow
 def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced):
     assert Folder.open(str(stopped / "output")).best
     (stopped / "output" / "run.json").unlink()
@@ -270,7 +235,6 @@ def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced
     assert weights(stopped)["global_step"] == 12
 
 
-@pytest.mark.slow
 def test_a_folder_may_be_called_best(folder, once):
     best = str(folder / "runs" / "best")
     shutil.copytree(once("trained")[0] / "output", best)
@@ -281,7 +245,6 @@ def test_a_folder_may_be_called_best(folder, once):
         run(folder, init_checkpoint=best, do_lower_case=False, **there)
 
 
-@pytest.mark.slow
 def test_a_refused_run_changes_nothing(trained):
     before = users(trained / "output")
     (trained / "train.txt").write_text("b a\n" * 64)
@@ -293,7 +256,6 @@ def test_a_refused_run_changes_nothing(trained):
     assert users(trained / "output") == before
 
 
-@pytest.mark.slow
 def test_answers_are_held_to_the_network_that_was_trained(trained):
     for changes, message in (
         (
@@ -318,7 +280,6 @@ def test_answers_are_held_to_the_network_that_was_trained(trained):
     run(trained, do_train=False, do_eval=True, **other)
 
 
-@pytest.mark.slow
 def test_answers_are_held_to_the_task_that_was_trained(trained):
     path = trained / "output" / "task.json"
     path.write_text(path.read_text().replace('"Parity"', '"Tagger"'))
@@ -326,13 +287,11 @@ def test_answers_are_held_to_the_task_that_was_trained(trained):
         run(trained, do_train=False, do_eval=True)
 
 
-@pytest.mark.slow
 def test_without_an_interval_early_stopping_evaluates_each_epoch(stopped):
     history = json.loads((stopped / "output" / "evaluations.json").read_text())
     assert [evaluation["step"] for evaluation in history] == [4, 8]
 
 
-@pytest.mark.slow
 def test_scores_that_are_not_finite_are_refused(trained):
     tensors = weights(trained)
     tensors["output_bias"] = np.array([np.nan, 0.0], np.float32)
@@ -343,7 +302,6 @@ def test_scores_that_are_not_finite_are_refused(trained):
     assert not (trained / "output" / "eval_results.txt").exists()
 
 
-@pytest.mark.slow
 def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, untraced):
     tensors = weights(once("trained")[0])
     tensors["output_bias"] = np.zeros(3, np.float32)

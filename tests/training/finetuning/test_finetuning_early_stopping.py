@@ -13,7 +13,6 @@ from tests.programs import parity
 from tests.training.finetuning.runs import run
 
 
-@pytest.mark.slow
 def test_early_stopping_keeps_the_best_evaluation(
     folder, capsys, monkeypatch, untraced
 ):
@@ -38,7 +37,6 @@ def test_early_stopping_keeps_the_best_evaluation(
     assert results(folder)["eval_accuracy"] == 0.9
 
 
-@pytest.mark.slow
 def test_after_a_resume_the_best_is_that_of_the_run(
     folder, capsys, monkeypatch, untraced
 ):
@@ -73,7 +71,6 @@ def test_after_a_resume_the_best_is_that_of_the_run(
     assert results(folder, "one")["eval_loss"] == numbers["eval_loss"]
 
 
-@pytest.mark.slow
 def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
     folder, monkeypatch, untraced
 ):

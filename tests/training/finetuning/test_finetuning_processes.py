@@ -18,7 +18,6 @@ from tests.jobs import results, weights
 from tests.training.finetuning.runs import TINY, command, run
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_beside_a_training_evaluations_run_and_another_training_is_refused(folder):
     """The one that was there first saves often, and ends as if it had been alone."""
@@ -55,7 +54,6 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
     assert results(folder) and (output / "parity.txt").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
     """In processes of their own: one may hold a single MirroredStrategy."""
@@ -80,7 +78,6 @@ def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_two_hosts_fine_tune_as_one(folder):
     config = dataclasses.replace(

@@ -14,7 +14,6 @@ from tests.training.finetuning.runs import RUNS, SEARCH, flags, run
 from training.finetuning import experiment
 
 
-@pytest.mark.slow
 def test_search_records_every_run_and_keeps_the_best(searched, once, capsys, untraced):
     summary = json.loads((searched / "output" / "search.json").read_text())
     scores = {o["name"]: o["score"] for o in summary["runs"]}
@@ -44,7 +43,6 @@ def test_search_tries_every_combination_with_every_seed(folder):
     assert trials == [(1e-3, 5), (1e-3, 6), (3e-3, 5), (3e-3, 6)]
 
 
-@pytest.mark.slow
 def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch, untraced):
     straight = weights(once("searched")[0])
     calls = []
@@ -66,7 +64,6 @@ def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch, untra
         assert np.array_equal(got[name], value)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys, untraced):
     before = weights(searched)
@@ -78,7 +75,6 @@ def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys, untrac
         assert np.array_equal(before[name], value)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_degenerate_runs_are_named(searched, capsys, monkeypatch, untraced):
     monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
@@ -86,7 +82,6 @@ def test_degenerate_runs_are_named(searched, capsys, monkeypatch, untraced):
     assert "2 of 2 runs failed or did no better" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
     searched, monkeypatch, capsys, untraced
@@ -108,7 +103,6 @@ def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
     assert results(searched)["global_step"] == 2
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_that_diverges_ends_no_search(folder, capsys, untraced):
     search = {"warmup_proportion": 0.0, "num_train_epochs": [0.5]}

@@ -70,7 +70,6 @@ def test_parts_of_an_answer_are_in_the_matrix_and_the_whole_in_the_list():
     ]
 
 
-@pytest.mark.slow
 def test_texts_and_answers_have_room_in_any_window(page):
     of = "[...document.querySelectorAll('.text')].map((x) => x.clientWidth)"
     window = page.execute_script("return document.documentElement.clientWidth")
@@ -84,7 +83,6 @@ def test_texts_and_answers_have_room_in_any_window(page):
     assert page.execute_script(fits)
 
 
-@pytest.mark.slow
 def test_a_text_begins_on_the_side_of_its_script(page):
     direction = "(x) => getComputedStyle(x).direction"
     of = f"return [...document.querySelectorAll('.text')].map({direction})"

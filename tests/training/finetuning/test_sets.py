@@ -83,7 +83,6 @@ def test_xla_has_fewer_lengths_to_compile(folder, monkeypatch):
     assert lengths(compiles=True) == [8, 12]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_no_flipped_bit_gets_through(folder, split):
     path = pathlib.Path(read(folder, split)[0].file.path)
@@ -98,7 +97,6 @@ def test_no_flipped_bit_gets_through(folder, split):
         assert path.read_bytes() == whole
 
 
-@pytest.mark.slow
 def test_damaged_note_is_no_traceback(folder):
     path = pathlib.Path(read(folder, "train")[0].file.path)
     whole, note = path.read_bytes(), pathlib.Path(f"{path}.json")

@@ -2,13 +2,12 @@
 
 import json
 
-import numpy as np
 from safetensors.numpy import load_file, save_file
 
-import convert_checkpoint
 import tests
 from training.storage.source import Source, read_config
 from tests import jobs
+from tests.conversion import convert
 from training.interchange.table import adapter_of
 
 GOLDEN = tests.GOLDEN / "hf"
@@ -54,20 +53,13 @@ def change_config(folder, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def convert(source, folder, **given):
-    given = {"input": [str(source)], "output_dir": str(folder)} | given
-    jobs.run(convert_checkpoint, given)
-
-
 def there_and_back(source, folder) -> dict:
     """Converts a model to the release's layout and back; it must keep its bits."""
     convert(source, folder / "released")
     convert(folder / "released", folder / "theirs", layout="hugging_face")
     before = load_file(source / "model.safetensors")
     after = load_file(folder / "theirs" / "model.safetensors")
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(value, after[name], err_msg=name)
+    jobs.check_same_bits(before, after)
     return json.loads((folder / "theirs" / "config.json").read_text())
 
 

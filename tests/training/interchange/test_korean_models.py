@@ -14,7 +14,8 @@ from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
 from tests import tiers
 from tests.classifier import run
-from tests.training.interchange.hugging_face import convert, loaded
+from tests.conversion import convert
+from tests.training.interchange.hugging_face import loaded
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.interchange import table
@@ -120,7 +121,6 @@ def answers_pairs(tmp_path, folder):
     run(tmp_path, "klue_nli", do_train=True, do_eval=True, **own)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiers.cases(MODELS, ["KLUE-RoBERTa", "KoELECTRA"]))
 def test_a_published_folder_is_all_that_is_needed(tmp_path, untraced, name):
     values, tokenizer_config, special = MODELS[name]
@@ -166,7 +166,6 @@ def kobert(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 def test_kobert_reads_its_sentencepiece_model(kobert, untraced):
     tokenizer = TokenizerOptions().load_tokenizer(str(kobert / "theirs"))
     vocabulary = tokenizer.vocabulary

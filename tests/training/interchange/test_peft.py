@@ -13,7 +13,7 @@ from training.run import settle
 from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
-from tests import peft_adapters
+from tests import jobs, peft_adapters
 from training.interchange import peft
 from training.interchange.table import adapter_of
 
@@ -73,9 +73,7 @@ def names_in(folder):
 
 
 def check_same(found, expected):
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    jobs.check_same_bits(found, expected)
 
 
 def test_files_are_named_as_pefts_and_come_back_as_they_were(adapted):

@@ -22,7 +22,7 @@ from training.backend import tf
 from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
-from tests.training.interchange.hugging_face import convert
+from tests.conversion import convert
 from tests.training.interchange.transformers_configs import CLASSES, Case, case, cases
 from tests.training.interchange.transformers_models import (
     WITHOUT_OURS,
@@ -38,18 +38,14 @@ from tests.training.interchange.transformers_models import (
 pytestmark = pytest.mark.slow
 
 CLOSE = 1e-5
-# One of each architecture, with another head each.
-FEW = {
-    "bert": "BertForPreTraining",
-    "roberta": "RobertaForSequenceClassification",
-    "albert": "AlbertForMaskedLM",
-    "electra": "ElectraForMultipleChoice",
-    "gpt": "OpenAIGPTDoubleHeadsModel",
-    "xlnet": "XLNetForQuestionAnswering",
-    "t5": "T5ForConditionalGeneration",
-}
 # Of these, nothing is read, because their encoder has another name in the file.
 UNREAD = {"T5ForSequenceClassification", "T5ForTokenClassification"}
+CASES = [
+    (architecture, their_class)
+    for architecture, classes in CLASSES.items()
+    for their_class in classes
+    if their_class not in WITHOUT_OURS | UNREAD
+]
 # Keys of a config that are not kept: they change no output (all outputs are compared), or
 # only their training or their generation of text.
 NOT_KEPT = {
@@ -127,9 +123,10 @@ def _meaning(value):
     return SAME_ACTIVATION.get(value, value) if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("architecture", CLASSES)
-def test_a_model_of_theirs_is_read_and_comes_back(architecture, tmp_path):
-    usual = case(architecture, FEW[architecture], 1, random.Random(1), may_be_odd=False)
+@pytest.mark.parametrize(("architecture", "their_class"), CASES)
+def test_a_model_of_theirs_is_read_and_comes_back(architecture, their_class, tmp_path):
+    drawn = random.Random(their_class)
+    usual = case(architecture, their_class, 1, drawn, may_be_odd=False)
     outcome = check(usual, tmp_path)
     assert not any(isinstance(part, str) for part in outcome), outcome
 
@@ -171,7 +168,7 @@ def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
 
 
 def test_a_model_in_several_files_is_read(tmp_path):
-    their_class = FEW["bert"]
+    their_class = "BertForPreTraining"
     usual = case("bert", their_class, 1, random.Random(1), may_be_odd=False)
     model = make(usual, tmp_path / "whole")
     model.save_pretrained(tmp_path / "split", max_shard_size="2KB")

@@ -8,8 +8,8 @@ import pytest
 
 import tests
 from tests import jobs, peft_adapters
+from tests.conversion import convert
 from tests.training.interchange import transformers_adapters
-from tests.training.interchange.hugging_face import convert
 from tests.training.interchange.transformers_models import difference, theirs
 
 pytestmark = [

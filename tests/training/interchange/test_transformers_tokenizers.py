@@ -192,13 +192,7 @@ def _convert(folder: pathlib.Path, name: str) -> str:
     tensors = {name: np.zeros(v.shape, np.float32) for name, v in weights.items()}
     checkpoint.save(Folder.open(str(released)), 1, tensors, keep=1)
     (released / "bert_config.json").write_text(config.to_json_string())
-    convert(
-        input=[str(released)],
-        output_dir=str(folder / target),
-        layout="hugging_face",
-        vocab_file=path,
-        **flags,
-    )
+    convert(released, folder / target, layout="hugging_face", vocab_file=path, **flags)
     return target
 
 

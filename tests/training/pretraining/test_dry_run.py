@@ -55,7 +55,6 @@ def test_runs_of_the_paper(name, config):
     assert dry_run.PAPER[name] == pytest.approx(total, rel=5e-3)
 
 
-@pytest.mark.slow
 def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys, untraced):
     config = tiny.config(
         vocab_size=3000,
@@ -89,7 +88,6 @@ def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys, untraced)
     assert "2d 0h without evaluations" in counted[2]
 
 
-@pytest.mark.slow
 def test_a_damaged_record_is_named(tmp_path, untraced):
     tiny.write(tmp_path, (), tiny.config(vocab_size=3000, max_position_embeddings=64))
     content = bytearray(pathlib.Path(RECORDS).read_bytes())

@@ -44,7 +44,6 @@ def fill(given, vocab_file, **changes):
     fill_mask.main(fill_mask.Options(**own | changes))
 
 
-@pytest.mark.slow
 def test_every_use_is_held_to_the_text_of_the_records(
     trained, vocab_file, tmp_path, capsys, monkeypatch
 ):
@@ -85,7 +84,6 @@ def test_every_use_is_held_to_the_text_of_the_records(
         convert_checkpoint.main(convert_checkpoint.Options(**convert))
 
 
-@pytest.mark.slow
 def test_a_vocabulary_is_checked_and_copied(trained, vocab_file, tmp_path):
     given = trained | {"output_dir": str(tmp_path / "again"), "vocab_file": vocab_file}
     with pytest.raises(
@@ -111,7 +109,6 @@ def test_a_vocabulary_is_checked_and_copied(trained, vocab_file, tmp_path):
         fill(given, str(other))
 
 
-@pytest.mark.slow
 def test_a_resumed_run_keeps_its_vocabulary(vocab_file, tmp_path, untraced):
     """Also where the records are not described, as the release's."""
     given = flags(tmp_path, vocab_file=vocab_file, **ONE_UPDATE)

@@ -20,7 +20,6 @@ ROOT = str(tests.ROOT)
 SAME_BITS = os.path.join(ROOT, "tests", "programs", "same_bits.py")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "ways, number", tiers.cases([("few", 1), ("all", 11)], [("few", 1)])
 )
@@ -73,7 +72,6 @@ def inputs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "job, times",
@@ -132,7 +130,6 @@ def test_gpus_are_exact_where_asked_and_said_not_to_be_elsewhere(monkeypatch, ca
     assert "--deterministic makes them identical" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_operations_that_must_be_exact_train_too(inputs, tmp_path):
     """Under op determinism an operation that has no exact form, or no seed, is an error."""

@@ -52,7 +52,6 @@ def pre_training(folder):
     return jobs.command("run_pretraining.py", given)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path):
     """As one of fine-tuning does; see test_command_of_the_2018_readme_runs."""
@@ -62,7 +61,6 @@ def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
 def test_a_host_that_refuses_ends_all_in_one_line(tmp_path):
     script = [*fine_tuning(tmp_path), "--distribution=multi_worker"]
     lacking = [*script, "--data_dir=nowhere"]
@@ -161,7 +159,6 @@ def test_tpu_of_other_machines_wants_files_that_those_reach(tmp_path, where):
     parity.Options(**given | {"output_dir": "gs://bucket/output"})
 
 
-@pytest.mark.slow
 def test_tpu_that_is_not_there_is_one_short_line(caplog):
     with pytest.raises(
         UserError,

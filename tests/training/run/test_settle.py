@@ -142,7 +142,6 @@ def test_a_hugging_face_folder_without_its_config_is_asked_for_it(tmp_path):
         _ = settle.TrainableModel(options(tmp_path, init_checkpoint=folder)).config
 
 
-@pytest.mark.slow
 def test_korean_needs_no_flag(tmp_path, monkeypatch, capsys, untraced):
     """From text to a model that fills masks."""
     monkeypatch.chdir(tmp_path)

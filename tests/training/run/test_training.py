@@ -47,7 +47,11 @@ def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", steps=(), **setti
 
 
 def parsed():
-    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
+    schema = (
+        RowOptions(max_seq_length=64, max_predictions_per_seq=10)
+        .make_instances()
+        .schema()
+    )
     return reading.Records(RecordSet([RECORDS]).files, schema)
 
 
@@ -56,7 +60,6 @@ def in_file_order(batch_size):
     return parsed().evaluation(batch_size, max_batches=800 // batch_size).repeat()
 
 
-@pytest.mark.slow
 def test_training_follows_the_release():
     config = dataclasses.replace(
         BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json")),
@@ -102,7 +105,6 @@ def differences(kind, *given):
     return result["differences"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", tiers.cases(KINDS, ["pairs"]))
 def test_replicas_accumulation_recomputation_and_xla_equal_one_big_batch(kind):
     """All at once; if they do not, each way alone says which is the guilty one.
@@ -113,7 +115,6 @@ def test_replicas_accumulation_recomputation_and_xla_equal_one_big_batch(kind):
     assert {way: d for way, d in found.items() if not d < 1e-5} == {}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_each_way_alone_equals_one_big_batch():
     """Of the other kinds, the test above tries each way where all at once differ."""
@@ -138,7 +139,6 @@ def batch():
     return next(iter(parsed().training(8, seed=0))) | rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", tiers.cases(COMPILED, ["pairs"]))
 def test_an_update_compiles_whole_in_bfloat16_and_is_about_that_in_float32(kind, batch):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
@@ -175,7 +175,6 @@ def test_an_update_compiles_whole_in_bfloat16_and_is_about_that_in_float32(kind,
     assert rounded["gradient_norm"] == pytest.approx(exact["gradient_norm"], rel=2e-2)
 
 
-@pytest.mark.slow
 def test_compiled_an_update_is_one_operation_among_few():
     """A GPU starts each that is outside of compiled functions by itself."""
     run = trainer(xla=True)
@@ -207,7 +206,6 @@ def poisoned(first, bad):
     return batches.enumerate(start=first).map(poison)
 
 
-@pytest.mark.slow
 def test_update_that_is_not_finite_changes_nothing_and_is_counted():
     run = trainer(num_train_steps=2)
     before = {name: v.numpy() for name, v in run.variables.items()}
@@ -220,7 +218,6 @@ def test_update_that_is_not_finite_changes_nothing_and_is_counted():
     assert run.progress.step == 2  # the schedule and the data go on
 
 
-@pytest.mark.slow
 def test_skipped_updates_leave_the_means_of_the_others(untraced):
     run = trainer(log_every_steps=3, learning_rate=1e-6)
     log = Log()
@@ -230,7 +227,6 @@ def test_skipped_updates_leave_the_means_of_the_others(untraced):
     assert all(7.9 < row["masked_lm_loss"] < 8.1 for row in log.rows)  # ln 3000
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_too_many_skipped_in_a_row_stop_the_run():
     run = trainer(max_skipped_updates=2, log_every_steps=6)
@@ -241,7 +237,6 @@ def test_too_many_skipped_in_a_row_stop_the_run():
     assert run.progress.step == 4
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_row_of_skipped_updates_goes_on_after_a_resume(tmp_path, untraced):
     run = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
@@ -260,7 +255,6 @@ def test_row_of_skipped_updates_goes_on_after_a_resume(tmp_path, untraced):
     assert (error.value.step, error.value.count) == (1, 3)
 
 
-@pytest.mark.slow
 def test_resumed_run_ends_with_the_same_bits(tmp_path):
     data = parsed()
 
@@ -291,7 +285,6 @@ def test_resumed_run_ends_with_the_same_bits(tmp_path):
         ).read_bytes()
 
 
-@pytest.mark.slow
 def test_reports_and_evaluations_come_when_asked_for(untraced):
     run = trainer(num_train_steps=5, log_every_steps=2, eval_every_steps=3)
     log = Log()
@@ -310,7 +303,6 @@ def test_reports_and_evaluations_come_when_asked_for(untraced):
     assert log.held_out == [(3, {"loss": 1.0}), (5, {"loss": 1.0})]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_on_a_terminal_a_run_ends_with_the_bits_that_it_has_in_a_log(
     tmp_path, monkeypatch, terminal
@@ -339,7 +331,6 @@ def test_on_a_terminal_a_run_ends_with_the_bits_that_it_has_in_a_log(
     assert saved[0] == saved[1]
 
 
-@pytest.mark.slow
 def test_evaluation_does_not_count_what_fills_up_a_batch(untraced):
     run = trainer()
     data = parsed()  # 838 records
@@ -352,7 +343,6 @@ def test_evaluation_does_not_count_what_fills_up_a_batch(untraced):
     assert evaluate(100, 9) == pytest.approx(evaluate(419, 2), rel=1e-6)
 
 
-@pytest.mark.slow
 def test_checkpoints_of_chosen_steps_are_saved_and_kept(tmp_path, untraced):
     run = trainer(
         save_every_steps=2,

@@ -1,0 +1,13 @@
+"""ModernBERT (arXiv:2412.13663): rotary positions, local attention, long rows."""
+
+from extensions import Extension
+
+EXTENSION = Extension(
+    architectures={
+        "modern_bert": (
+            "family.modern_bert.config:ModernBertConfig",
+            "family.modern_bert.encoder:ModernBertEncoder",
+        )
+    },
+    adapters={"modern_bert": "family.modern_bert.adapter:ModernBertAdapter"},
+)

@@ -58,7 +58,7 @@ class ModernBertAdapter(Adapter):
         ("modern_bert/head/dense", "head.dense", "dense"),
         ("modern_bert/head/LayerNorm", "head.norm", "norm"),
         ("cls/predictions", "decoder", "bias"),
-        ("cls/squad/", "classifier", "head"),
+        ("cls/squad/", "qa_outputs", "head"),
         ("", "classifier", "head"),
     )
     why_all_layers = (
@@ -75,6 +75,8 @@ class ModernBertAdapter(Adapter):
         (_HEAD,): "ModernBertForMaskedLM",
         (): "ModernBertModel",
     }
+
+    in_class = {"ModernBertForQuestionAnswering": {"qa_outputs": "classifier"}}
 
     def from_hugging_face(self, values):
         check_fixed(values, _FIXED, "Hugging Face's modernbert")

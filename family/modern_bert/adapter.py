@@ -1,5 +1,6 @@
 """ModernBERT in Hugging Face's layout."""
 
+import dataclasses
 from collections.abc import Mapping
 
 from training.interchange.adapter import Adapter, usual_heads
@@ -27,8 +28,7 @@ _ACTIVATIONS = {
 }
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new", "relu": "relu"}
 _POOLINGS = {"cls": "first", "mean": "mean"}
-# Fields whose key has the same meaning there and here, without activations and pooling.
-_OTHERS = ("hidden_act", "head_act", "pooling")
+_ACTIVATION_KEYS = ("hidden_activation", "classifier_activation")
 # Kinds of layers in their newer configs, and our keys for the base of their positions.
 _BASES = {
     "full_attention": "global_rope_theta",
@@ -81,14 +81,13 @@ class ModernBertAdapter(Adapter):
     def from_hugging_face(self, values):
         check_fixed(values, _FIXED, "Hugging Face's modernbert")
         fields = {"vocab_size": 50368, "pad_token_id": 50283} | {
-            name: values[key] for name, key in self._keys.items() if key in values
+            key: values[key] for key in self._keys.values() if key in values
         }
         fields |= _bases(values)
         if "layer_types" in values:
             fields["global_attn_every_n_layers"] = _period(values["layer_types"])
-        activations = {"hidden_activation": "gelu", "classifier_activation": "gelu"}
-        for key in activations:
-            fields[key] = our_activation(key, activations | values, _ACTIVATIONS)
+        for key in _ACTIVATION_KEYS:
+            fields[key] = our_activation(key, {key: "gelu", **values}, _ACTIVATIONS)
         pooling = values.get("classifier_pooling", "cls")
         if pooling not in list(_POOLINGS):  # not hashed: of any type
             raise ValueError(
@@ -99,26 +98,21 @@ class ModernBertAdapter(Adapter):
 
     @property
     def _keys(self) -> dict[str, str]:
-        """The key in our files of what theirs call the same."""
+        """Our fields but the pooling -> their keys, which are those of our files."""
         keys = self.config.file_keys
-        names = self.config.__dataclass_fields__.keys() - {*_OTHERS}
-        return {keys.get(name, name): keys.get(name, name) for name in names}
+        names = (field.name for field in dataclasses.fields(self.config))
+        return {name: keys.get(name, name) for name in names if name != "pooling"}
 
     def to_hugging_face(self, config) -> dict:
-        keys = config.file_keys
-        values = {
-            keys.get(name, name): getattr(config, name)
-            for name in config.__dataclass_fields__
-            if name != "pooling"
-        }
-        for name in ("hidden_act", "head_act"):
-            values[keys[name]] = _THEIR_ACTIVATIONS[getattr(config, name)]
+        values = {key: getattr(config, name) for name, key in self._keys.items()}
+        for key in _ACTIVATION_KEYS:
+            values[key] = _THEIR_ACTIVATIONS[values[key]]
         poolings = {ours: theirs for theirs, ours in _POOLINGS.items()}
         return values | {
             "model_type": self.model_type,
             "classifier_pooling": poolings[config.pooling],
             "tie_word_embeddings": True,
-            # Of rows that are not given, theirs would take from another vocabulary.
+            # Absent, they would be those of the released vocabulary.
             **dict.fromkeys(("bos_token_id", "eos_token_id"), None),
             **dict.fromkeys(("cls_token_id", "sep_token_id"), None),
         }

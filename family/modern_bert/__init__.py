@@ -9,5 +9,6 @@ EXTENSION = Extension(
             "family.modern_bert.encoder:ModernBertEncoder",
         )
     },
+    tokenizers={"modern_bpe": "family.modern_bert.tokenizer:ModernBertKind"},
     adapters={"modern_bert": "family.modern_bert.adapter:ModernBertAdapter"},
 )

@@ -71,7 +71,7 @@ class ModernBertGraph(ByteBpeGraph):
     def _lengths(normal, ends):
         """int32 [n]: where the last character of each text ends."""
         last = tf.cast(normal.row_limits(), tf.int32) - 1
-        found = tf.gather(ends, tf.maximum(last, 0))
+        found = tf.gather(tf.concat([ends, [0]], 0), tf.maximum(last, 0))
         return tf.where(normal.row_lengths() > 0, found, 0)
 
     # --- Form C ----------------------------------------------------------------------

@@ -85,7 +85,8 @@ class ModernBertAdapter(Adapter):
         }
         fields |= _bases(values)
         if "layer_types" in values:
-            fields["global_attn_every_n_layers"] = _period(values["layer_types"])
+            period = _period(values["layer_types"], fields)
+            fields["global_attn_every_n_layers"] = period
         for key in _ACTIVATION_KEYS:
             fields[key] = our_activation(key, {key: "gelu", **values}, _ACTIVATIONS)
         pooling = values.get("classifier_pooling", "cls")
@@ -151,17 +152,25 @@ def _bases(values: Mapping) -> dict[str, object]:
     return found
 
 
-def _period(types: object) -> int:
-    """global_attn_every_n_layers, of the kinds of all layers."""
-    kinds = list(_BASES)
-    if isinstance(types, list) and types and all(each in kinds for each in types):
-        whole = [place for place, kind in enumerate(types) if kind == kinds[0]]
-        # With one global layer, any longer period means the same.
-        period = (whole + [len(types)])[1] if whole[:1] == [0] else 0
-        if period and whole == list(range(0, len(types), period)):
-            return period
+def _period(types: object, fields: Mapping) -> int:
+    """global_attn_every_n_layers, of the kinds of all layers.
+
+    Args:
+        fields: what else is known; of several periods that fit, that of an older key.
+    """
+    key = "global_attn_every_n_layers"
+    whole, near = _BASES
+    if isinstance(types, list) and len(types) == fields.get("num_hidden_layers", 22):
+        later = [place for place, kind in enumerate(types) if place and kind == whole]
+        # With one global layer, all longer periods mean the same.
+        older = fields.get(key)
+        periods = [older] if isinstance(older, int) and older > 0 else []
+        for period in (*periods, *later[:1], len(types)):
+            kinds = [near if place % period else whole for place in range(len(types))]
+            if types == kinds:
+                return period
     raise ValueError(
-        f"layer_types is {types!r:.80}; it must be a list of {' and '.join(kinds)}, of "
-        "which the first and then every n-th is full_attention, because other networks are "
-        "not supported"
+        f"layer_types is {types!r:.80}; it must have {whole} for the first of "
+        f"num_hidden_layers and then for every n-th, and {near} for the others, because "
+        "other networks are not supported"
     )

@@ -15,9 +15,12 @@ from keras import ops
 from family.modern_bert.config import ModernBertConfig
 from modeling import attention, fusion, layers
 
-# Added to the scores of what a position does not see. Finite, so that a row of only padding
-# attends evenly instead of becoming NaN.
-_UNSEEN_SCORE = -1e9
+# Added to the scores of padding. Finite, so that a row of only padding attends evenly
+# instead of becoming NaN.
+_OF_PADDING = -1e9
+# What is out of a layer's sight is below even that, so that a position that sees padding
+# alone gets the same in blocks as in a whole row.
+_OUT_OF_SIGHT = -2e9
 
 
 class CutNormal(keras.initializers.Initializer):
@@ -72,28 +75,26 @@ def sights(config: ModernBertConfig, input_mask, seq_length, static_length):
     """
     of_padding = None
     if input_mask is not None:
-        of_padding = _penalty(input_mask)[:, None, None, :]
+        of_padding = _of_padding(input_mask)[:, None, None, :]
     everything = Sight(
         *_turns(config, config.global_rope_theta, seq_length), of_padding
     )
     turns = _turns(config, config.local_rope_theta, seq_length)
     if config.is_in_blocks(static_length):
-        block = max(config.reach, 1)
         if input_mask is None:
             input_mask = ops.ones((1, seq_length), "int32")
-        return everything, Sight(
-            *turns, _penalty_in_blocks(config.reach, block, input_mask)
-        )
+        return everything, Sight(*turns, _penalty_in_blocks(config.reach, input_mask))
     places = ops.arange(seq_length)
     near = ops.abs(places[:, None] - places[None, :]) <= config.reach
-    penalty = _penalty(near)[None, None]
-    if of_padding is not None:
-        penalty = ops.minimum(penalty, of_padding)
-    return everything, Sight(*turns, penalty)
+    return everything, Sight(*turns, _penalty(near[None, None], of_padding))
 
 
-def _penalty(seen):
-    return _UNSEEN_SCORE * (1.0 - ops.cast(seen, "float32"))
+def _of_padding(input_mask):
+    return _OF_PADDING * (1.0 - ops.cast(input_mask, "float32"))
+
+
+def _penalty(is_near, of_padding):
+    return ops.where(is_near, 0.0 if of_padding is None else of_padding, _OUT_OF_SIGHT)
 
 
 def _turns(config, base, seq_length):
@@ -126,12 +127,18 @@ def _with_neighbours(x):
     return ops.concatenate([before, x, after], axis=3)
 
 
-def _penalty_in_blocks(reach, block, input_mask):
-    mask = ops.cast(input_mask, "float32")[:, None, :, None]
-    mask = ops.transpose(_with_neighbours(_in_blocks(mask, block)), (0, 1, 2, 4, 3))
+def _penalty_in_blocks(reach, input_mask):
+    """float32 [b, 1, c, w, 3 w], for blocks as wide as the reach."""
+    block = max(reach, 1)
+
+    def by_block(x):
+        x = _with_neighbours(_in_blocks(x[:, None, :, None], block))
+        return ops.transpose(x, (0, 1, 2, 4, 3))
+
+    exists = by_block(ops.ones_like(input_mask, "float32"))
     distances = np.arange(3 * block)[None] - np.arange(block, 2 * block)[:, None]
     near = (np.abs(distances) <= reach).astype(np.float32)
-    return _penalty(mask * near)
+    return _penalty(exists * near > 0, by_block(_of_padding(input_mask)))
 
 
 # --- Layers --------------------------------------------------------------------------

@@ -4,6 +4,8 @@ Runs of spaces and some other tokens are cut out of a text before its words are 
 vocabulary is a tokenizer.json, or the vocab.json and merges.txt that are in it.
 """
 
+import json
+
 import numpy as np
 import tokenizers
 from tokenizers import normalizers
@@ -55,19 +57,19 @@ class ModernBertBpe(ByteBpe):
         return ModernBertKind().read_files(self.vocabulary.path)
 
     def hugging_face(self):
-        # Theirs takes the space before the token to predict with it.
-        mask = {"content": self.vocabulary.mask, "lstrip": True, "rstrip": False}
-        kind = {"__type": "AddedToken", "normalized": False, "single_word": False}
-        names = ("pad_token", "unk_token", "cls_token", "sep_token")
+        names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            **dict(zip(names, SPECIAL.tokens, strict=False)),
-            "mask_token": kind | mask,
+            **dict(zip(names, SPECIAL.tokens, strict=True)),
             "model_input_names": ["input_ids", "attention_mask"],
             "clean_up_tokenization_spaces": False,
         }
-        rows = tokenizer_json.rows(self.vocabulary)
-        return HuggingFaceFiles(config, self.json(rows))
+        content = json.loads(self.json(tokenizer_json.rows(self.vocabulary)))
+        for added in content["added_tokens"]:
+            # As in the released ones, the space before it is part of the mask.
+            added["lstrip"] = added["content"] == self.vocabulary.mask
+        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        return HuggingFaceFiles(config, text)
 
     def encode_words(self, text):
         """A word also begins after what is cut out."""

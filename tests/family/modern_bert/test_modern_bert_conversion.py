@@ -111,8 +111,15 @@ def test_the_older_keys_of_the_released_models_and_the_newer_ones_mean_the_same(
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"layer_types": [_NEAR, _FULL]}, "layer_types is .*every n-th is full_att"),
-        ({"layer_types": [_FULL, _NEAR, _FULL, _FULL]}, "layer_types is"),
+        ({"layer_types": [_FULL, _NEAR]}, "layer_types is"),  # of 22 layers
+        (
+            {"layer_types": [_NEAR, _FULL], "num_hidden_layers": 2},
+            "layer_types is .*full_attention for the first of",
+        ),
+        (
+            {"layer_types": [_FULL, _NEAR, _FULL, _FULL], "num_hidden_layers": 4},
+            "layer_types is",
+        ),
         ({"layer_types": "full_attention"}, "layer_types is 'full_attention'"),
         (
             {"rope_parameters": {_FULL: {"rope_type": "yarn", "factor": 4.0}}},

@@ -92,7 +92,7 @@ class ModernBertConfig(EncoderConfig):
         head_size, rest = divmod(self.hidden_size, self.num_attention_heads)
         if rest or head_size % 2:
             raise ValueError(
-                f"hidden_size is {self.hidden_size}, of which {self.num_attention_heads} "
+                f"hidden_size is {self.hidden_size}, and {self.num_attention_heads} "
                 "attention heads cannot have the same even number each; make it a multiple "
                 "of twice num_attention_heads"
             )

@@ -7,7 +7,13 @@ import keras
 from keras import ops
 
 from family.modern_bert.config import ModernBertConfig
-from family.modern_bert.layers import CutNormal, Head, Layer, norm, sights
+from family.modern_bert.layers import (
+    CutNormal,
+    ModernBertLayer,
+    PredictionHead,
+    norm,
+    sights,
+)
 from modeling import layers
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.masked_lm_head import MaskedLMHead
@@ -48,11 +54,11 @@ class ModernBertEncoder(Encoder):
 
         self.embeddings = _Embeddings(config, draw(config.embedding_range), dtype)
         self.transformer_layers = [
-            Layer(config, draw, dtype, index)
+            ModernBertLayer(config, draw, dtype, index)
             for index in range(config.num_hidden_layers)
         ]
         self.norm = norm(config, dtype)
-        self.head = Head(config, draw, dtype)
+        self.head = PredictionHead(config, draw, dtype)
         self.build()
 
     def build(self, input_shape=None):

@@ -144,7 +144,7 @@ def _penalty_in_blocks(reach, input_mask):
 # --- Layers --------------------------------------------------------------------------
 
 
-class Layer(keras.layers.Layer):
+class ModernBertLayer(keras.layers.Layer):
     """[b, s, h] -> [b, s, h]: attention, then a gated network; each adds to its input.
 
     Args:
@@ -277,7 +277,7 @@ def norm(config: ModernBertConfig, dtype: str) -> layers.LayerNorm:
     return layers.LayerNorm(config.layer_norm_eps, dtype, center=config.norm_bias)
 
 
-class Head(keras.layers.Layer):
+class PredictionHead(keras.layers.Layer):
     """[..., h] -> [..., h]: what all heads do before their last layer."""
 
     def __init__(self, config: ModernBertConfig, draw: Callable, dtype: str):

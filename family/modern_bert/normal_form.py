@@ -14,7 +14,7 @@ NUM_POINTS = 0x110000
 # After the tags up to here, and between them and the ideographs, no code point combines.
 _LAST = 0xE01F0
 _SEPARATOR = "\n"  # which no normal form touches
-_MARKS = "\u0301", "\u0323"  # of two classes, both of which are composed with an a
+_MARKS = "\u0301", "\u0323"  # of two classes; both are composed with an a
 
 _composed, _decomposed = normalizers.NFC(), normalizers.NFD()
 

@@ -12,7 +12,7 @@ from tokenizers import normalizers
 
 from errors import UserError
 from family.modern_bert import normal_form
-from files import sources
+from files import json_files, sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.bpe import ByteBpe, ByteBpeKind
 from text.tokenizers.kind import hugging_face_classes
@@ -64,7 +64,8 @@ class ModernBertBpe(ByteBpe):
             "model_input_names": ["input_ids", "attention_mask"],
             "clean_up_tokenization_spaces": False,
         }
-        content = json.loads(self.json(tokenizer_json.rows(self.vocabulary)))
+        rows = tokenizer_json.rows(self.vocabulary)
+        content = json_files.parse(self.json(rows).encode())
         for added in content["added_tokens"]:
             # As in the released ones, the space before it is part of the mask.
             added["lstrip"] = added["content"] == self.vocabulary.mask

@@ -136,7 +136,7 @@ def test_the_older_keys_of_the_released_models_and_the_newer_ones_mean_the_same(
         ({"classifier_pooling": "max"}, "classifier_pooling is 'max'; .* cls, mean"),
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
         ({"mlp_dropout": 1.0}, "mlp_dropout is 1.0; .*at least 0 and below 1"),
-        ({"num_attention_heads": 256}, "hidden_size is 768, of which 256 attention"),
+        ({"num_attention_heads": 256}, "hidden_size is 768, and 256 attention heads"),
         ({"pad_token_id": 50368}, "pad_token_id is 50368; it must be below vocab_size"),
     ],
 )

@@ -38,7 +38,7 @@ from text.tokenizers import recorded_settings
 from text.tokenizers.kind import Kind
 from text.tokenizers.learning.learner import Learner
 from text.tokenizers.sentencepiece import FAMILIES
-from text.tokenizers.table import TOKENIZERS, TokenizerOptions, kind_of
+from text.tokenizers.table import TOKENIZERS, OpenVocabulary, TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 
 _LEARNED = {name: kind for name, kind in TOKENIZERS.items() if kind.learner}
@@ -171,7 +171,7 @@ class Options(TokenizerOptions, TextOptions):
     @functools.cached_property
     def vocabulary_kind(self) -> Kind:
         """The kind of vocabulary; that of --kind, if kinds share the name of the file."""
-        named = kind_of(self.output_file)
+        named = OpenVocabulary.open(self.output_file).kind
         chosen = _LEARNED.get(self.kind, named)
         name = os.path.basename(self.output_file)
         return chosen if name == chosen.vocabulary_file else named
@@ -318,7 +318,8 @@ def _learn(paths, held_out, chosen):
         for file, content in zip(files, learner.learn(lines, source), strict=True):
             file.write(content)
     # With these flags, whatever an earlier vocabulary of this name was learned with.
-    tokenizer = chosen.vocabulary_kind.load(chosen.output_file, chosen)
+    file = OpenVocabulary.open(chosen.output_file).file
+    tokenizer = chosen.vocabulary_kind.load(file, chosen)
     recorded_settings.write(chosen.output_file, chosen.vocabulary_kind, tokenizer)
     for line in (
         *FORMATS[chosen.input_format].report(counts),

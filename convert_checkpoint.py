@@ -31,8 +31,8 @@ from modeling.architectures.config import EncoderConfig
 from text.tasks import tags
 from text.tokenizers import tokenizer_json
 from text.tokenizers.table import (
+    OpenVocabulary,
     TokenizerOptions,
-    kind_of,
     kind_of_tokenizer,
 )
 from text.tokenizers.tokenizer import Tokenizer
@@ -243,10 +243,13 @@ def _read(flags: Options, models: list[Source]) -> Edited:
 
 def _read_tokenizer(flags: Options, source: Source, config) -> Tokenizer | None:
     """The tokenizer of --vocab_file, or of the vocabulary next to an input."""
-    path = flags.vocab_file or source.vocab_file
-    if not path:
+    vocabulary = source.vocabulary
+    if flags.vocab_file:
+        vocabulary = OpenVocabulary.open(flags.vocab_file, [source.text])
+    if not vocabulary:
         return None
-    tokenizer = flags.or_else(source.text.flags(kind_of(path))).load_tokenizer(path)
+    flags = flags.or_else(source.text.flags(vocabulary.kind))
+    tokenizer = vocabulary.load(flags)
     where = flags.bert_config_file or source.folder
     size = max(config.vocab_size, flags.vocab_size)
     longer = dataclasses.replace(config, vocab_size=size)

@@ -26,7 +26,7 @@ from text.generation.generate import generate
 from text.generation.settings import GenerationOptions, Settings
 from text.inspection.table import make_inspector
 from text.instances.masking import prediction_counts
-from text.tokenizers.table import DECOMPOSITION_WARNING, load_vocabulary
+from text.tokenizers.table import DECOMPOSITION_WARNING, OpenVocabulary
 
 _MOST_FILES = 99_999  # or commands; the numbers have five digits
 
@@ -124,10 +124,11 @@ _NUMBER = re.compile(r"[+-]?(\d[\d._]*(e[+-]?\d+)?)?", re.I)
 
 
 def main(flags: Options) -> None:
-    flags = flags.fill_in(flags.vocab_file)
+    vocabulary = OpenVocabulary.open(flags.vocab_file)
+    flags = flags.fill_in(vocabulary)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(flags, name) for name in names}
-    values |= flags.resolve(flags.vocab_file)
+    values |= vocabulary.resolve(flags)
     pipeline = _pipeline(flags) if flags.runner else None
     settings = Settings(
         input_files=tuple(formats.expand(flags.input_file, flags.input_format)),
@@ -158,7 +159,7 @@ def main(flags: Options) -> None:
         return
     if was_there:
         _say("Already finished: this command's records exist.")
-    _report(description, settings)
+    _report(description, settings, vocabulary.vocabulary)
 
 
 def _pipeline(flags: Options):
@@ -212,9 +213,9 @@ def _warn_of_lost_predictions(flags: Options):
         )
 
 
-def _report(description, settings):
+def _report(description, settings, vocabulary):
     counts = collections.Counter(description.counts)
-    inspector = make_inspector(settings, load_vocabulary(settings.vocab_file))
+    inspector = make_inspector(settings, vocabulary)
     tokens, number = counts["tokens"], counts["instances"]
     _say(
         f"Text: {count(counts['documents'], 'document')}, "

@@ -64,8 +64,8 @@ def read_own(path: str, kind: type = dict):
         UserError: it cannot be read.
     """
     try:
-        value = read(path) if sources.is_file(path) else None
-    except UserError:
+        value = read(path)
+    except (UserError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
         value = None
     except OSError as error:
         raise _unreadable(path, error) from error

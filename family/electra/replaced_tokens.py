@@ -10,11 +10,11 @@ import numpy as np
 from keras import ops
 
 from errors import UserError
+from family.electra import roc
 from family.electra.encoder import ElectraConfig, ElectraEncoder
 from modeling import layers, losses, row_random
 from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
-from modeling.objectives import roc
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.objective import Exporter, Needs, Summary, row_weights
 from modeling.sampling import sample

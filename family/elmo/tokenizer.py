@@ -1,11 +1,10 @@
 """Whole words, separated by spaces, with character offsets: for an ELMo's vocabulary."""
 
 import hashlib
-import os
 from collections.abc import Iterable
 
 from errors import UserError
-from files import inputs, sources
+from files import inputs
 from text.tokenizers.cleaner import Filled
 from text.tokenizers.kind import Kind
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
@@ -76,37 +75,36 @@ class WholeWordsKind(Kind):
     tokenizer = WholeWords
     vocabulary_file = VOCABULARY_FILE
 
-    def reads(self, vocab_file):
-        if os.path.basename(vocab_file) != VOCABULARY_FILE:
+    def reads(self, file):
+        if file.name != VOCABULARY_FILE or not file.exists:
             return False
-        if not sources.is_file(vocab_file):
-            return False
-        return next(iter(inputs.lines(vocab_file)), "").strip() == PAD
+        lines = inputs.lines(file.path, block=file.content)
+        return next(iter(lines), "").strip() == PAD
 
     def find_own_file(self, folder):
-        path = super().find_own_file(folder)
-        return path if path and self.reads(path) else None
+        file = super().find_own_file(folder)
+        return file if file and self.reads(file) else None
 
-    def load(self, vocab_file, options):
+    def load(self, file, options):
         del options  # no text is changed
-        return WholeWords(self.load_vocabulary(vocab_file))
+        return WholeWords(self.load_vocabulary(file))
 
-    def load_vocabulary(self, vocab_file):
-        content = sources.content(vocab_file)
-        tokens = list(inputs.lines(vocab_file, block=content))
+    def load_vocabulary(self, file):
+        content, path = file.content, file.path
+        tokens = list(inputs.lines(path, block=content))
         for number, token in enumerate(tokens, start=1):
             if token.split() != [token]:
                 raise UserError(
-                    f"{vocab_file}:{number}: {token!r:.40} is not one word; list words "
+                    f"{path}:{number}: {token!r:.40} is not one word; list words "
                     f"without spaces, one per line, the first being {' '.join(SPECIAL)}"
                 )
-        return _vocabulary(tokens, vocab_file, content)
+        return _vocabulary(tokens, path, content)
 
     def parse(self, content):
         return content.decode("utf-8").rstrip("\n").split("\n")
 
-    def resolve(self, options, vocab_file):
-        return {**super().resolve(options, vocab_file), "strip_accents": False}
+    def resolve(self, options, file):
+        return {**super().resolve(options, file), "strip_accents": False}
 
 
 def _content(tokens):

@@ -5,6 +5,7 @@ import functools
 from errors import UserError
 from family.gpt.tokenizer import END, UNKNOWN, GptBpeKind, GptWords
 from text.tokenizers.learning.bpe_learning import BpeLearner, learn_merges
+from text.tokenizers.table import OpenVocabulary
 
 
 class GptBpeLearner(BpeLearner):
@@ -23,7 +24,9 @@ class GptBpeLearner(BpeLearner):
         return 2, f"{UNKNOWN} plus a line break"
 
     def check(self):
-        self.kind.resolve(self.options, self.options.output_file)
+        self.kind.resolve(
+            self.options, OpenVocabulary.open(self.options.output_file).file
+        )
 
     @functools.cached_property
     def splitter(self):

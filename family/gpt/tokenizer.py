@@ -9,19 +9,16 @@ The two files have OpenAI's names, encoder_bpe_40000.json and vocab_40000.bpe, o
 Face's, vocab.json and merges.txt.
 """
 
-import glob
-import os
 import re
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from errors import UserError, setting
-from files import sources
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.bpe import MERGES, VOCABULARY_FILE, BpeKind, Merges
 from text.tokenizers.cleaner import Filled
-from text.tokenizers.kind import hugging_face_classes
+from text.tokenizers.kind import VocabularyFile, hugging_face_classes
 from text.tokenizers.tokenizer import HuggingFaceFiles
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
@@ -106,10 +103,6 @@ class GptBpe(WordByWord):
     def settings(self):
         return {"vocab_sha256": self.vocabulary.digest}
 
-    @property
-    def files(self):
-        return GptBpeKind().read_files(self.vocabulary.path)
-
     def hugging_face(self):
         kind = {"normalized": False, "special": True}
         config = {
@@ -150,19 +143,17 @@ class GptBpeKind(BpeKind):
     )
     hugging_face_classes = hugging_face_classes("OpenAIGPTTokenizer")
 
-    def reads(self, vocab_file):
-        if _RELEASED.fullmatch(os.path.basename(vocab_file)):
+    def reads(self, file):
+        if _RELEASED.fullmatch(file.name):
             return True
-        if not vocab_file.endswith(".json") or not sources.is_file(vocab_file):
-            return False
-        return f'{END}"'.encode() in sources.content(vocab_file)
+        is_one = file.name.endswith(".json") and file.exists
+        return is_one and f'{END}"'.encode() in file.content
 
     def reads_json(self, content):
         model = content["model"]
         return model["type"] == "BPE" and model["end_of_word_suffix"] == END
 
-    def of_json(self, path):
-        content = tokenizer_json.read(path)
+    def of_json(self, path, content):
         tokenizer_json.check_bert_words(path, content)
         (normalizer,) = tokenizer_json.steps(content["normalizer"])
         for name in ("lowercase", "strip_accents", "handle_chinese_chars"):
@@ -174,19 +165,18 @@ class GptBpeKind(BpeKind):
         return tokenizer_json.bpe_files(path, content, SPECIAL.tokens)
 
     def find_own_file(self, folder):
-        path = os.path.join(folder, VOCABULARY_FILE)
-        if sources.exists(path) and self.reads(path):
-            return path
-        paths = sources.matching(os.path.join(glob.escape(folder), "encoder_bpe*.json"))
-        paths = [path for path in paths if not path.endswith(recorded_settings.SUFFIX)]
-        return paths[0] if len(paths) == 1 else None
+        file = VocabularyFile(folder, VOCABULARY_FILE)
+        if file.exists and self.reads(file):
+            return file
+        names = folder.matching("encoder_bpe*.json")
+        names = [name for name in names if not name.endswith(recorded_settings.SUFFIX)]
+        return VocabularyFile(folder, names[0]) if len(names) == 1 else None
 
-    def merges_path(self, vocab_file):
-        folder, name = os.path.split(vocab_file)
-        released = _RELEASED.fullmatch(name)
-        return os.path.join(folder, f"vocab{released[1]}.bpe" if released else MERGES)
+    def merges_name(self, vocabulary_name):
+        released = _RELEASED.fullmatch(vocabulary_name)
+        return f"vocab{released[1]}.bpe" if released else MERGES
 
-    def resolve(self, options, vocab_file):
+    def resolve(self, options, file):
         allowed = {
             "do_lower_case": (None, True),
             "strip_accents": (None,),

@@ -12,7 +12,7 @@ from tokenizers import normalizers
 
 from errors import UserError
 from family.modern_bert import normal_form
-from files import json_files, sources
+from files import json_files
 from text.tokenizers import tokenizer_json
 from text.tokenizers.bpe import ByteBpe, ByteBpeKind
 from text.tokenizers.kind import hugging_face_classes
@@ -51,10 +51,6 @@ class ModernBertBpe(ByteBpe):
         )
         self._is_cut_out = np.zeros(len(vocabulary), bool)
         self._is_cut_out[[vocabulary.ids[token] for token in self.cut_out]] = True
-
-    @property
-    def files(self):
-        return ModernBertKind().read_files(self.vocabulary.path)
 
     def hugging_face(self):
         names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -110,10 +106,10 @@ class ModernBertKind(ByteBpeKind):
     normalizer, cut_out = normalizers.NFC(), (*CUT_OUT, *_NEVER)
     hugging_face_classes = hugging_face_classes()
 
-    def reads(self, vocab_file):
-        if not vocab_file.endswith(".json") or not sources.is_file(vocab_file):
+    def reads(self, file):
+        if not file.name.endswith(".json") or not file.exists:
             return False
-        content = sources.content(vocab_file)
+        content = file.content
         return all(f'"{token}"'.encode() in content for token in SPECIAL.tokens)
 
     def reads_json(self, content):
@@ -121,12 +117,12 @@ class ModernBertKind(ByteBpeKind):
         is_normal = [step["type"] for step in steps] == ["NFC"]
         return is_normal and super().reads_json(content)
 
-    def of_json(self, path):
-        for added in tokenizer_json.read(path)["added_tokens"]:
+    def of_json(self, path, content):
+        for added in content["added_tokens"]:
             for flag in _ONLY if added["content"] in CUT_OUT else ():
                 part = f"added_tokens {added['content']!r}.{flag}"
                 tokenizer_json.check(path, part, added[flag], [False])
-        return super().of_json(path)
+        return super().of_json(path, content)
 
     def vocabulary_of(self, path, tokens, digest):
         if missing := [token for token in SPECIAL.tokens if token not in tokens]:

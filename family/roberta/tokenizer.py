@@ -20,10 +20,6 @@ SPECIAL = SpecialTokens(
 class RobertaBpe(ByteBpe):
     """Turns text into pieces exactly like Hugging Face's RoBERTa tokenizer."""
 
-    @property
-    def files(self):
-        return RobertaKind().read_files(self.vocabulary.path)
-
     def hugging_face(self):
         # Without the entry for the mask, transformers would keep a space before it.
         mask = {"content": self.vocabulary.mask, "lstrip": True, "rstrip": False}
@@ -42,8 +38,8 @@ class RobertaKind(ByteBpeKind):
     tokenizer, special = RobertaBpe, SPECIAL
     hugging_face_classes = hugging_face_classes("RobertaTokenizer")
 
-    def reads(self, vocab_file):
-        return vocab_file.endswith(".json")
+    def reads(self, file):
+        return file.name.endswith(".json")
 
     def vocabulary_of(self, path, tokens, digest):
         present = set(tokens)

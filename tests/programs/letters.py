@@ -57,14 +57,14 @@ class LettersKind(Kind):
     graph, learner = f"{__name__}:LettersGraph", f"{__name__}:LettersLearner"
     tokenizer, vocabulary_file = Letters, "letters.txt"
 
-    def reads(self, vocab_file):
-        return vocab_file.endswith(self.vocabulary_file)
+    def reads(self, file):
+        return file.name.endswith(self.vocabulary_file)
 
-    def load(self, vocab_file, options):
-        return Letters(self.load_vocabulary(vocab_file))
+    def load(self, file, options):
+        return Letters(self.load_vocabulary(file))
 
-    def load_vocabulary(self, vocab_file):
-        return Vocabulary.load(vocab_file)
+    def load_vocabulary(self, file):
+        return Vocabulary.load(file.path, file.content)
 
     def parse(self, content):
         return content.decode().splitlines()

@@ -12,18 +12,17 @@ merges.txt, two pieces per line.
 import abc
 import hashlib
 import json
-import os
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from errors import UserError
-from files import json_files, sources
+from files import json_files
 from text.tokenizers import tokenizer_json
-from text.tokenizers.kind import Kind
+from text.tokenizers.kind import Kind, VocabularyFile
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
@@ -45,24 +44,24 @@ class BpeKind(Kind):
         f"{VOCABULARY_FILE} and {MERGES}"
     )  # for the error
 
-    def merges_path(self, vocab_file: str) -> str:
-        """Where the merges of a vocabulary are."""
-        return os.path.join(os.path.dirname(vocab_file), MERGES)
+    def merges_name(self, vocabulary_name: str) -> str:
+        """The name of the merges that belong to a vocabulary."""
+        return MERGES
 
     @abc.abstractmethod
-    def of_json(self, path: str) -> tuple[bytes, bytes]:
+    def of_json(self, path: str, content: Mapping) -> tuple[bytes, bytes]:
         """The two files that a tokenizer.json stands for."""
 
     @abc.abstractmethod
     def vocabulary_of(self, path: str, tokens: list[str], digest: str) -> Vocabulary:
         """Makes a vocabulary of the tokens of a file; raises as `load` does."""
 
-    def load(self, vocab_file, options):
-        self.resolve(options, vocab_file)  # refuses what has no effect
-        return self.tokenizer(*self._read(vocab_file))
+    def load(self, file, options):
+        self.resolve(options, file)  # refuses what has no effect
+        return self.tokenizer(*self._read(file))
 
-    def load_vocabulary(self, vocab_file):
-        return self._read(vocab_file)[0]
+    def load_vocabulary(self, file):
+        return self._read(file)[0]
 
     def parse(self, content):
         return _tokens_by_id(content)
@@ -72,19 +71,23 @@ class BpeKind(Kind):
             return super().is_same_file(name, content, other)
         return _pairs(content) == _pairs(other)
 
-    def read_files(self, vocab_file):
-        if tokenizer_json.is_path(vocab_file):
-            contents = self.of_json(vocab_file)
+    def read_files(self, file):
+        if file.json is not None:
+            contents = self.of_json(file.path, file.json)
         else:
-            paths = vocab_file, self.merges_path(vocab_file)
-            for path in paths:
-                if not sources.is_file(path):
-                    raise UserError(f"{path}: no such file; {self.layout}")
-            contents = map(sources.content, paths)
+            parts = file, self._merges_of(file)
+            for part in parts:
+                if not part.exists:
+                    raise UserError(f"{part.path}: no such file; {self.layout}")
+            contents = [part.content for part in parts]
         return dict(zip((VOCABULARY_FILE, MERGES), contents, strict=True))
 
-    def _read(self, path) -> tuple[Vocabulary, Merges]:
-        content, merges_content = self.read_files(path).values()
+    def _merges_of(self, file):
+        return VocabularyFile(file.folder, self.merges_name(file.name))
+
+    def _read(self, file) -> tuple[Vocabulary, Merges]:
+        files, path = self.read_files(file), file.path
+        content, merges_content = files.values()
         try:
             tokens = _tokens_by_id(content)
         except ValueError as error:
@@ -92,9 +95,8 @@ class BpeKind(Kind):
         digest = hashlib.sha256(content + merges_content).hexdigest()
         in_file = set(tokens)  # special tokens that are added to them are in no merge
         vocabulary = self.vocabulary_of(path, tokens, digest)
-        merges = _merges(
-            self.merges_path(path), merges_content, in_file, os.path.basename(path)
-        )
+        vocabulary.files = files
+        merges = _merges(self._merges_of(file).path, merges_content, in_file, file.name)
         return vocabulary, merges
 
 
@@ -305,8 +307,8 @@ class ByteBpeKind(BpeKind):
         }
         return content["model"]["type"] == "BPE" and "ByteLevel" in types
 
-    def of_json(self, path):
-        content, made = tokenizer_json.read(path), tokenizers.Tokenizer(models.BPE())
+    def of_json(self, path, content):
+        made = tokenizers.Tokenizer(models.BPE())
         if self.normalizer:
             made.normalizer = self.normalizer
         normalizer = json.loads(made.to_str())["normalizer"]

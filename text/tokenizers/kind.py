@@ -1,11 +1,11 @@
 """Declares what a kind of vocabulary is: which files it has, and what is made of them."""
 
 import abc
-import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import extensions
-from files import sources
+from files.folder_files import FolderFiles
 from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -23,6 +23,37 @@ def hugging_face_classes(*names: str, kind: str = "") -> tuple[str | None, ...]:
     classes = extensions.rows("tokenizer_classes").items()
     names += tuple(name for name, of_kind in classes if of_kind == kind)
     return None, *names, *(f"{name}Fast" for name in names), *_GENERIC_CLASSES
+
+
+class VocabularyFile(NamedTuple):
+    """A vocabulary that is open: a file, or the first of several.
+
+    Attributes:
+        folder: has the others.
+        name: of the file in it.
+    """
+
+    folder: FolderFiles
+    name: str
+
+    @property
+    def path(self) -> str:
+        return self.folder.file(self.name)
+
+    @property
+    def exists(self) -> bool:
+        return self.folder.has(self.name)
+
+    @property
+    def content(self) -> bytes:
+        """Its bytes; raises OSError if there is no such file."""
+        return self.folder.content(self.name)
+
+    @property
+    def json(self) -> Mapping | None:
+        """What it contains, see `tokenizer_json.find`; None for any other file."""
+        is_one = self.name == tokenizer_json.NAME
+        return tokenizer_json.find(self.folder) if is_one else None
 
 
 class Kind(abc.ABC):
@@ -49,45 +80,45 @@ class Kind(abc.ABC):
     # --- Which files are of this kind ------------------------------------------------
 
     @abc.abstractmethod
-    def reads(self, vocab_file: str) -> bool:
-        """Whether a vocabulary file is of this kind.
+    def reads(self, file: VocabularyFile) -> bool:
+        """Whether a vocabulary is of this kind; it is no tokenizer.json.
 
         Its name decides, or, if it exists and kinds share the name, its content.
         """
 
     def reads_json(self, content: Mapping) -> bool:
-        """Whether what `tokenizer_json.read` returns is of this kind."""
+        """Whether what `tokenizer_json.find` returns is of this kind."""
         return False  # a kind that Hugging Face does not have
 
     def json_settings(self, content: Mapping) -> dict[str, bool]:
-        """The `TokenizerOptions` that what `tokenizer_json.read` returns decides.
+        """The `TokenizerOptions` that what `tokenizer_json.find` returns decides.
 
         One that it does not decide, or that has no effect on this kind, is absent.
         """
         return {}
 
-    def find(self, folder: str) -> str | None:
+    def find(self, folder: FolderFiles) -> VocabularyFile | None:
         """The vocabulary of this kind in the folder of a checkpoint, if there is one."""
-        if path := self.find_own_file(folder):
-            return path
-        path = tokenizer_json.path_in(folder)
-        is_one = tokenizer_json.is_path(path)
-        return path if is_one and self.reads_json(tokenizer_json.read(path)) else None
+        if file := self.find_own_file(folder):
+            return file
+        content = tokenizer_json.find(folder)
+        is_ours = content is not None and self.reads_json(content)
+        return VocabularyFile(folder, tokenizer_json.NAME) if is_ours else None
 
-    def find_own_file(self, folder: str) -> str | None:
+    def find_own_file(self, folder: FolderFiles) -> VocabularyFile | None:
         """Like `find`, of the files that this kind writes."""
-        path = os.path.join(folder, self.vocabulary_file)
-        return path if sources.exists(path) else None
+        file = VocabularyFile(folder, self.vocabulary_file)
+        return file if file.exists else None
 
     # --- What they contain -----------------------------------------------------------
 
     @abc.abstractmethod
-    def load(self, vocab_file: str, options) -> Tokenizer:
+    def load(self, file: VocabularyFile, options) -> Tokenizer:
         """Makes the tokenizer for a file and the `TokenizerOptions`."""
 
     @abc.abstractmethod
-    def load_vocabulary(self, vocab_file: str) -> Vocabulary:
-        """Reads the vocabulary alone."""
+    def load_vocabulary(self, file: VocabularyFile) -> Vocabulary:
+        """Reads the vocabulary alone, with its `read_files`."""
 
     @abc.abstractmethod
     def parse(self, content: bytes) -> list[str]:
@@ -99,13 +130,13 @@ class Kind(abc.ABC):
         """Whether two contents of one of the `Tokenizer.files` mean the same."""
         return content == other
 
-    def read_files(self, vocab_file: str) -> dict[str, bytes]:
+    def read_files(self, file: VocabularyFile) -> dict[str, bytes]:
         """The files of a vocabulary by name; a tokenizer.json may stand for them."""
-        return {self.vocabulary_file: sources.content(vocab_file)}
+        return {self.vocabulary_file: file.content}
 
     # --- Flags -----------------------------------------------------------------------
 
-    def resolve(self, options, vocab_file: str) -> Mapping[str, object]:
+    def resolve(self, options, file: VocabularyFile) -> Mapping[str, object]:
         """The values of the `TokenizerOptions` that are left open, by name."""
         lowers, strips = options.do_lower_case is not False, options.strip_accents
         return {

@@ -6,12 +6,13 @@ what a file knows.
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from errors import UserError, setting
-from files import json_files, local, protected, sources
+from files import json_files, local, protected
+from files.folder_files import FolderFiles
 from text.tokenizers import tokenizer_json
-from text.tokenizers.kind import Kind
+from text.tokenizers.kind import Kind, VocabularyFile
 from text.tokenizers.tokenizer import Tokenizer
 
 TASK = "task.json"  # what a fine-tuned model was trained to do, and on which text
@@ -21,22 +22,25 @@ SUFFIX = protected.NOTES_SUFFIX  # of what build_vocab.py writes next to a vocab
 DIGEST = protected.DIGEST  # of `Tokenizer.settings`
 
 
-class FolderText:
-    """What the files in the folder of a model say of text; each is read at most once.
+class FolderText(FolderFiles):
+    """The files of a folder, and what they say of text.
 
     Args:
+        path, names: see `FolderFiles`.
         is_hugging_face: whether the weights there are in Hugging Face's layout.
         noted: returns what `settings_of_run` does; by default, that.
     """
 
     def __init__(
         self,
-        folder: str,
+        path: str,
+        names: Collection[str] | None = None,
         is_hugging_face: bool = False,
         noted: Callable[[], tuple[str, dict]] | None = None,
     ):
-        self._folder, self._is_hugging_face = folder, is_hugging_face
-        self._noted = noted or (lambda: settings_of_run(folder))
+        super().__init__(path, names)
+        self._is_hugging_face = is_hugging_face
+        self._noted = noted or (lambda: settings_of_run(path))
 
     @functools.cached_property
     def record(self) -> tuple[str, dict]:
@@ -58,28 +62,19 @@ class FolderText:
         settings = {
             name: value for name, value in settings.items() if value is not None
         }
-        path, content = self._tokenizer_json
-        of_json = {}
+        content, of_json = tokenizer_json.find(self), {}
         if content is not None and kind.reads_json(content):
             of_json = kind.json_settings(content)
-        _check_agreement(path, of_json, self._folder, settings)
+        _check_agreement(self.file(tokenizer_json.NAME), of_json, self.path, settings)
         return settings | of_json
 
     @functools.cached_property
     def _tokenizer_config(self) -> Mapping | None:
-        path = os.path.join(self._folder, TOKENIZER_CONFIG)
-        if not sources.is_file(path):
+        if not self.has(TOKENIZER_CONFIG):
             return None
         return json_files.read_object(
-            path, "copy it again from where the model is from"
+            self.file(TOKENIZER_CONFIG), "copy it again from where the model is from"
         )
-
-    @functools.cached_property
-    def _tokenizer_json(self) -> tuple[str, Mapping | None]:
-        """Its path and content; None if there is none."""
-        path = tokenizer_json.path_in(self._folder)
-        is_there = tokenizer_json.is_path(path)
-        return path, tokenizer_json.read(path) if is_there else None
 
     def of_weights(self, kind: Kind) -> dict:
         """Like `hugging_face`; nothing next to weights of another layout."""
@@ -94,9 +89,9 @@ class FolderText:
         """
         if not self._is_hugging_face:
             return
-        path, config = self._tokenizer_json[0], self._tokenizer_config
+        path, config = self.file(tokenizer_json.NAME), self._tokenizer_config
         if config is not None:
-            path = os.path.join(self._folder, TOKENIZER_CONFIG)
+            path = self.file(TOKENIZER_CONFIG)
             classes, name = kind.hugging_face_classes, config.get("tokenizer_class")
             if name not in classes:
                 raise UserError(
@@ -116,28 +111,31 @@ class FolderText:
             )
 
 
-def of_vocabulary(path: str, kind: Kind) -> dict:
+def of_vocabulary(file: VocabularyFile, kind: Kind, text: FolderText) -> dict:
     """The same of a vocabulary file: what it was learned, or used, with.
 
     What a run in its folder noted of another vocabulary is ignored.
+
+    Args:
+        text: of its folder.
     """
-    if not sources.is_file(path):
+    if not file.exists:
         return {}
-    folder = os.path.dirname(path)
-    text, settings = FolderText(folder), {}
-    of_file, (_, of_run) = _notes(path, kind), text.record
-    if kind.find(folder) == path:
+    settings = {}
+    of_file, (_, of_run) = _notes(file, kind), text.record
+    found = kind.find(text)
+    if found and found.name == file.name:
         settings = text.hugging_face(kind)
-        _check_agreement(path + SUFFIX, of_file, folder, settings)
-    if DIGEST in of_run and of_run[DIGEST] == kind.load_vocabulary(path).digest:
+        _check_agreement(file.path + SUFFIX, of_file, text.path, settings)
+    if DIGEST in of_run and of_run[DIGEST] == kind.load_vocabulary(file).digest:
         settings |= of_run
     return _text_flags(kind, settings | of_file)
 
 
-def _notes(vocab_file: str, kind: Kind) -> dict:
+def _notes(file: VocabularyFile, kind: Kind) -> dict:
     """What `write` noted next to a vocabulary; an empty dict if there are no notes."""
-    path = vocab_file + SUFFIX
-    if not sources.is_file(path):
+    vocab_file, path = file.path, file.path + SUFFIX
+    if not file.folder.has(file.name + SUFFIX):
         return {}
     notes = json_files.read_own(path)
     flags = [notes[name] for name in kind.text_flags if name in notes]
@@ -147,7 +145,7 @@ def _notes(vocab_file: str, kind: Kind) -> dict:
             "restore it, or delete it and pass the flags of text that the vocabulary was "
             f"learned with ({_flags(kind)})"
         )
-    if notes[DIGEST] != kind.load_vocabulary(vocab_file).digest:
+    if notes[DIGEST] != kind.load_vocabulary(file).digest:
         raise UserError(
             f"{path}: notes how another vocabulary was learned than the one that is now in "
             f"{vocab_file}; restore the vocabulary that it belongs to or, if that was "

@@ -10,19 +10,16 @@ FAMILIES lists the models that are known, the core's and those of extensions.
 """
 
 import array
-import glob
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import extensions
 from errors import UserError, setting
-from files import sources
 from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
 from text.tokenizers.cleaner import Filled, loses_voicing
-from text.tokenizers.kind import Kind, hugging_face_classes
+from text.tokenizers.kind import Kind, VocabularyFile, hugging_face_classes
 from text.tokenizers.sentencepiece_family import KOBERT, SPACE, Family
 from text.tokenizers.tokenizer import HuggingFaceFiles, Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -75,9 +72,16 @@ class SentencePiece(Tokenizer):
 
     finds_answers_by_offset = True
 
-    def __init__(self, path: str, *, do_lower_case: bool | None, strip_accents: bool):
+    def __init__(
+        self,
+        file: VocabularyFile,
+        *,
+        do_lower_case: bool | None,
+        strip_accents: bool,
+    ):
         """`do_lower_case` is None if the family decides."""
-        (self.model,) = _files(path).values()
+        files, path = _files(file), file.path
+        (self.model,) = files.values()
         try:
             tokens = sentencepiece_files.tokens(self.model)
         except ValueError as error:
@@ -87,6 +91,7 @@ class SentencePiece(Tokenizer):
         self._processor = sentencepiece_files.processor(self.extended_model)
         tokens = sentencepiece_files.tokens(self.extended_model)
         self.vocabulary = _vocabulary(path, self.model, tokens, self.family)
+        self.vocabulary.files = files
         self.cleaner = self.family.cleaner(do_lower_case, strip_accents)
         self.sizes = [len(token.lstrip(SPACE)) for token in tokens]
         self.sizes[self.vocabulary.unk_id] = -1
@@ -104,10 +109,6 @@ class SentencePiece(Tokenizer):
             return digest
         names = "do_lower_case", "strip_accents"
         return digest | {name: getattr(cleaner, name) for name in names}
-
-    @property
-    def files(self):
-        return {VOCABULARY_FILE: self.model}
 
     def hugging_face(self):
         return HuggingFaceFiles(
@@ -211,8 +212,8 @@ class SentencePieceKind(Kind):
     hugging_face_classes = hugging_face_classes("KoBERTTokenizer", kind="sentencepiece")
     text_flags = ("do_lower_case", "strip_accents")
 
-    def reads(self, vocab_file):
-        return vocab_file.endswith(".model")
+    def reads(self, file):
+        return file.name.endswith(".model")
 
     def reads_json(self, content):
         return tokenizer_json.is_unigram(content)
@@ -221,28 +222,26 @@ class SentencePieceKind(Kind):
         return tokenizer_json.unigram_settings(content)
 
     def find_own_file(self, folder):
-        path = super().find_own_file(folder)
-        if path:
-            return path
-        # The release's file is 30k-clean.model.
-        paths = sources.matching(os.path.join(glob.escape(folder), "*.model"))
-        return paths[0] if len(paths) == 1 else None
+        if file := super().find_own_file(folder):
+            return file
+        names = folder.matching("*.model")  # the release's file is 30k-clean.model
+        return VocabularyFile(folder, names[0]) if len(names) == 1 else None
 
-    def load(self, vocab_file, options):
+    def load(self, file, options):
         if options.split_cjk is False:
             raise UserError(
-                f"{vocab_file}: {setting('split_cjk', False)} does not apply to a "
+                f"{file.path}: {setting('split_cjk', False)} does not apply to a "
                 "SentencePiece model, whose pieces follow from the text it was learned "
                 "from; leave it out"
             )
         return SentencePiece(
-            vocab_file,
+            file,
             do_lower_case=options.do_lower_case,
             strip_accents=strips_accents(options),
         )
 
-    def load_vocabulary(self, vocab_file):
-        tokenizer = SentencePiece(vocab_file, do_lower_case=True, strip_accents=True)
+    def load_vocabulary(self, file):
+        tokenizer = SentencePiece(file, do_lower_case=True, strip_accents=True)
         return tokenizer.vocabulary
 
     def parse(self, content):
@@ -251,11 +250,11 @@ class SentencePieceKind(Kind):
             tokens = sentencepiece_files.tokens(family.extend(content, tokens))
         return tokens
 
-    def read_files(self, vocab_file):
-        return _files(vocab_file)
+    def read_files(self, file):
+        return _files(file)
 
-    def resolve(self, options, vocab_file):
-        settings = self.load(vocab_file, options).settings | {"split_cjk": True}
+    def resolve(self, options, file):
+        settings = self.load(file, options).settings | {"split_cjk": True}
         return {name: settings[name] for name in settings if name != "vocab_sha256"}
 
     def hugging_face_settings(self, config):
@@ -267,12 +266,13 @@ def strips_accents(options) -> bool:
     return options.strip_accents is not False
 
 
-def _files(path):
+def _files(file):
     """See `Kind.read_files`."""
-    if tokenizer_json.is_path(path):
-        family = _known_family(path, sentencepiece_json.tokens_of(path))
-        return {VOCABULARY_FILE: sentencepiece_json.model(path, family)}
-    return {VOCABULARY_FILE: sources.content(path)}
+    content, path = file.json, file.path
+    if content is None:
+        return {VOCABULARY_FILE: file.content}
+    family = _known_family(path, sentencepiece_json.tokens_of(path, content))
+    return {VOCABULARY_FILE: sentencepiece_json.model(path, content, family)}
 
 
 def _family(tokens):

@@ -47,11 +47,10 @@ _OF_THE_MODEL = ["Strip", "Precompiled", 'Replace " {2,}"']
 _STEPS = ["Strip", *_QUOTES, *_ACCENTS, "Lowercase", *_OF_THE_MODEL[1:]]
 
 
-def tokens_of(path: str) -> list[str]:
+def tokens_of(path: str, content: Mapping) -> list[str]:
     """The pieces by id; after a mark that was added, the rest of a word would begin
     another.
     """
-    content = tokenizer_json.read(path)
     for token in content["added_tokens"]:
         if not _SPECIAL.fullmatch(mark := token["content"]):
             raise UserError(
@@ -64,11 +63,10 @@ def tokens_of(path: str) -> list[str]:
     return tokenizer_json.tokens_of(path, content, added)
 
 
-def model(path: str, family) -> bytes:
-    """The .model file, for a `Family`."""
-    content = tokenizer_json.read(path)
+def model(path: str, content: Mapping, family) -> bytes:
+    """The .model file that a tokenizer.json stands for, for a `Family`."""
     unigram, special = content["model"], family.special
-    tokens = _without_sentinels(path, tokens_of(path), special.sentinels)
+    tokens = _without_sentinels(path, tokens_of(path, content), special.sentinels)
     unknown = special.names[1]
     tokenizer_json.check_model(path, content, "byte_fallback", False)
     tokenizer_json.check_model(path, content, "unk_id", tokens.index(unknown))

@@ -1,17 +1,21 @@
-"""Lists the kinds of tokenizers, and defines the flags they share."""
+"""Lists the kinds of vocabularies, opens one, and defines the flags of its tokenizer."""
 
 import contextlib
 import dataclasses
+import functools
+import os
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import extensions
 import options
 from errors import UserError, setting
 from files import hub, sources
+from files.folder_files import FolderFiles
 from text.tokenizers import recorded_settings, sentencepiece_files, tokenizer_json
-from text.tokenizers.kind import Kind
+from text.tokenizers.kind import Kind, VocabularyFile
+from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.sentencepiece import SentencePieceKind
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -36,87 +40,142 @@ _MERGES = b"#version"
 _SCORED = re.compile(rb"[^\t\r\n]+\t-?[0-9.e+-]+\r?\n")
 
 
-def kind_of(vocab_file: str) -> Kind:
-    """The kind of a vocabulary file, or of the one in a folder."""
-    vocab_file = _file(vocab_file)
-    if not tokenizer_json.is_path(vocab_file):
-        kinds = reversed(TOKENIZERS.values())
-        return next(kind for kind in kinds if kind.reads(vocab_file))
-    content = tokenizer_json.read(vocab_file)
-    for kind in reversed(TOKENIZERS.values()):
-        if kind.reads_json(content):
-            return kind
-    raise UserError(
-        f"{vocab_file}: model.type is {content['model']['type']}, which is not supported "
-        "with this pre_tokenizer; use a model with BERT's WordPiece, RoBERTa's or GPT's "
-        "BPE, or Unigram"
-    )
-
-
 def kind_of_tokenizer(tokenizer: Tokenizer) -> Kind:
     """The kind that a tokenizer is of."""
     kinds = TOKENIZERS.values()
     return next(kind for kind in kinds if kind.tokenizer is type(tokenizer))
 
 
-def load_vocabulary(vocab_file: str) -> Vocabulary:
-    """Reads a vocabulary of any kind."""
-    vocab_file = _file(vocab_file)
-    with _name_real_format(vocab_file):
-        return kind_of(vocab_file).load_vocabulary(vocab_file)
+class OpenVocabulary:
+    """A vocabulary of any kind, opened once: its files, and what those next to it say.
 
+    Attributes:
+        file: the file, or the first of several.
+        path: of the file.
+    """
 
-@contextlib.contextmanager
-def _name_real_format(vocab_file):
-    """Says so if a file that cannot be read as a vocab.txt is SentencePiece's."""
-    try:
-        yield
-    except UserError as error:
-        if kind_of(vocab_file) is not TOKENIZERS["wordpiece"]:
-            raise
-        content = sources.content(vocab_file)
-        if sentencepiece_files.is_model(content):
-            what = (
-                "is a SentencePiece model, not a vocab.txt; give it a name that ends in "
-                ".model"
-            )
-        elif content.startswith(_MERGES):
-            what = (
-                "lists the merges of a BPE vocabulary; pass the .json file next to it, "
-                "which lists the tokens"
-            )
-        elif _SCORED.match(content):
-            what = (
-                "lists SentencePiece's pieces and their scores; pass the .model file next "
-                "to it"
-            )
-        else:
-            raise
-        raise UserError(f"{vocab_file}: {what}") from error
+    def __init__(self, text: FolderText, name: str):
+        """Args:
+        text: the folder.
+        name: of the file in it.
+        """
+        self._text, self.file = text, VocabularyFile(text, name)
+        self.path = self.file.path
 
+    @classmethod
+    def open(cls, path: str, known: Iterable[FolderText] = ()) -> "OpenVocabulary":
+        """Finds a vocabulary; it is read when it is asked for.
 
-def _file(path):
-    """The file, if a path is a folder or an address."""
-    path = hub.local(path, "vocabulary")
-    if not sources.is_folder(path):
-        return path
-    vocab_file = find_vocabulary(path)
-    if not vocab_file:
+        Args:
+            path: a file, a folder that has one, or an address.
+            known: folders that are open, in which it may be.
+        Raises:
+            UserError: nothing in the folder is a vocabulary.
+        """
+        folder, name = os.path.split(path)
+        for text in known:
+            if text.path == folder and text.has(name):
+                return cls(text, name)
+        path = hub.local(path, "vocabulary")
+        if not sources.is_folder(path):
+            folder, name = os.path.split(path)
+            return cls(FolderText(folder), name)
+        text = FolderText(path)
+        if file := find_vocabulary(text):
+            return cls(text, file.name)
         names = dict.fromkeys(kind.vocabulary_file for kind in TOKENIZERS.values())
         names[tokenizer_json.NAME] = None
         raise UserError(
             f"{path}: contains no {' or '.join(names)}; pass the vocabulary's own path"
         )
-    return vocab_file
+
+    @functools.cached_property
+    def kind(self) -> Kind:
+        """Raises UserError if it is a tokenizer.json of no kind."""
+        kinds, content = reversed(TOKENIZERS.values()), self.file.json
+        if content is None:
+            return next(kind for kind in kinds if kind.reads(self.file))
+        for kind in kinds:
+            if kind.reads_json(content):
+                return kind
+        raise UserError(
+            f"{self.path}: model.type is {content['model']['type']}, which is not "
+            "supported with this pre_tokenizer; use a model with BERT's WordPiece, "
+            "RoBERTa's or GPT's BPE, or Unigram"
+        )
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Raises UserError or OSError if it cannot be read."""
+        with self._name_real_format():
+            return self.kind.load_vocabulary(self.file)
+
+    @functools.cached_property
+    def settings(self) -> dict:
+        """The `TokenizerOptions` that the files next to it say, by name."""
+        with self._name_real_format():
+            return recorded_settings.of_vocabulary(self.file, self.kind, self._text)
+
+    def load(self, options: "TokenizerOptions") -> Tokenizer:
+        """The tokenizer for these options.
+
+        Raises:
+            UserError: the vocabulary cannot be read, or what it says contradicts them.
+        """
+        options = options.fill_in(self)
+        with self._name_real_format():
+            return self.kind.load(self.file, options)
+
+    def resolve(self, options: "TokenizerOptions") -> Mapping[str, object]:
+        """The options and what they mean for this vocabulary; see `Kind.resolve`."""
+        options = options.fill_in(self)
+        values = self.kind.resolve(options, self.file)
+        return {"split_cjk": options.split_cjk, **values}
+
+    @contextlib.contextmanager
+    def _name_real_format(self):
+        """Says so if a file that cannot be read as a vocab.txt is SentencePiece's."""
+        try:
+            yield
+        except UserError as error:
+            if self.kind is not TOKENIZERS["wordpiece"]:
+                raise
+            if what := _describe_other_format(self.file.content):
+                raise UserError(f"{self.path}: {what}") from error
+            raise
 
 
-def find_vocabulary(folder: str) -> str | None:
+def _describe_other_format(content):
+    if sentencepiece_files.is_model(content):
+        return (
+            "is a SentencePiece model, not a vocab.txt; give it a name that ends in "
+            ".model"
+        )
+    if content.startswith(_MERGES):
+        return (
+            "lists the merges of a BPE vocabulary; pass the .json file next to it, which "
+            "lists the tokens"
+        )
+    if _SCORED.match(content):
+        return (
+            "lists SentencePiece's pieces and their scores; pass the .model file next to "
+            "it"
+        )
+    return None
+
+
+def load_vocabulary(vocab_file: str) -> Vocabulary:
+    """Reads a vocabulary of any kind; see `OpenVocabulary.open`."""
+    return OpenVocabulary.open(vocab_file).vocabulary
+
+
+def find_vocabulary(folder: FolderFiles) -> VocabularyFile | None:
     """The vocabulary in the folder of a checkpoint, if there is one."""
     for kind in TOKENIZERS.values():
-        if path := kind.find_own_file(folder):
-            return path
-    path = tokenizer_json.path_in(folder)
-    return path if tokenizer_json.is_path(path) else None
+        if file := kind.find_own_file(folder):
+            return file
+    file = VocabularyFile(folder, tokenizer_json.NAME)
+    return file if file.exists else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,14 +205,12 @@ class TokenizerOptions(options.Group):
         "SentencePiece.",
     )
 
-    def fill_in(self, vocab_file: str) -> typing.Self:
+    def fill_in(self, vocabulary: OpenVocabulary) -> typing.Self:
         """These flags; what is not given is as the files next to a vocabulary say."""
-        vocab_file = _file(vocab_file)
-        kind, chosen = kind_of(vocab_file), self._following(vocab_file)
+        kind, chosen = vocabulary.kind, self._follow(vocabulary)
         if all(getattr(chosen, name) is not None for name in kind.text_flags):
             return chosen  # nothing is looked for
-        with _name_real_format(vocab_file):
-            return chosen.or_else(recorded_settings.of_vocabulary(vocab_file, kind))
+        return chosen.or_else(vocabulary.settings)
 
     def or_else(self, settings: Mapping[str, object]) -> typing.Self:
         """These flags; those not given are as `settings` says, by name."""
@@ -167,29 +224,19 @@ class TokenizerOptions(options.Group):
 
     def load_tokenizer(self, vocab_file: str) -> Tokenizer:
         """The tokenizer for a vocabulary, a file or its folder, and these flags."""
-        vocab_file = _file(vocab_file)
-        kind = kind_of(vocab_file)
-        with _name_real_format(vocab_file):
-            return kind.load(vocab_file, self.fill_in(vocab_file))
+        return OpenVocabulary.open(vocab_file).load(self)
 
-    def resolve(self, vocab_file: str) -> Mapping[str, object]:
-        """See `Kind.resolve`; raises as `load_tokenizer` does."""
-        chosen = self.fill_in(vocab_file)
-        values = kind_of(vocab_file).resolve(chosen, vocab_file)
-        return {"split_cjk": chosen.split_cjk, **values}
-
-    def _following(self, vocab_file: str) -> typing.Self:
+    def _follow(self, vocabulary):
         """These options, and what the vocabulary says if it is a tokenizer.json."""
-        vocab_file = _file(vocab_file)
-        if not tokenizer_json.is_path(vocab_file):
+        content = vocabulary.file.json
+        if content is None:
             return self
-        content = tokenizer_json.read(vocab_file)
-        decided = kind_of(vocab_file).json_settings(content)
+        decided = vocabulary.kind.json_settings(content)
         for name, value in decided.items():
             is_default = getattr(self, name) == getattr(TokenizerOptions, name)
             if not is_default and getattr(self, name) != value:
                 raise UserError(
-                    f"{vocab_file}: its normalizer splits text differently; leave out "
+                    f"{vocabulary.path}: its normalizer splits text differently; leave out "
                     f"{setting(name)}, or pass {setting(name, value)}"
                 )
         return dataclasses.replace(self, **decided)

@@ -42,9 +42,9 @@ class Tokenizer(abc.ABC):
         """What determines the ids, as JSON: the identity noted in files and models."""
 
     @property
-    @abc.abstractmethod
     def files(self) -> Mapping[str, bytes]:
         """The files of the vocabulary by name, from which `Kind.load` makes this one."""
+        return self.vocabulary.files
 
     def hugging_face(self) -> HuggingFaceFiles:
         """Raises UserError if Hugging Face has no such tokenizer."""

@@ -6,40 +6,28 @@ file with which Hugging Face's AutoTokenizer gives our ids. A step that our toke
 not take is refused by name. What transformers does differently is in docs/vocabularies.md.
 """
 
-import functools
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping
 
 import tokenizers
 from tokenizers import processors
 
 from errors import UserError, setting
-from files import sources
+from files.folder_files import FolderFiles
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
 NAME = "tokenizer.json"
 
 
-def path_in(folder: str) -> str:
-    """Where the file is in the folder of a model."""
-    return os.path.join(folder, NAME)
+def find(files: FolderFiles) -> dict | None:
+    """What the file in a folder contains; None if there is none.
+
+    It is as today's versions of `tokenizers` write it.
+    """
+    return files.parse(NAME, _parse) if files.has(NAME) else None
 
 
-def is_path(path: str) -> bool:
-    """Whether a path is an existing tokenizer.json."""
-    return os.path.basename(path) == NAME and sources.is_file(path)
-
-
-def read(path: str) -> dict:
-    """The content of a tokenizer.json, as today's versions of `tokenizers` write it."""
-    return _read(path, sources.status(path))
-
-
-@functools.lru_cache(maxsize=2)  # its readers come one after another
-def _read(path, status):
-    del status  # with another one, it is another file
-    content = sources.content(path)
+def _parse(path, content):
     try:
         return json.loads(tokenizers.Tokenizer.from_buffer(content).to_str())
     except Exception as error:  # tokenizers raises no other class

@@ -79,6 +79,8 @@ class Vocabulary:
             `SpecialTokens`.
         path: where the tokens were read from, or "".
         digest: SHA-256 of the file's bytes in hexadecimal.
+        files: the bytes of the files that it was read from, by the names that its kind has
+            for them; none if it was made.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Vocabulary:
         self.ids = {token: id for id, token in enumerate(tokens)}
         self.path = path
         self.digest = digest
+        self.files = {}
         missing = [token for token in special.tokens if token not in self.ids]
         if missing:
             raise UserError(
@@ -241,7 +244,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str, content: bytes | None = None) -> "Vocabulary":
-        """Reads a vocabulary file, or its content from another file at `path`.
+        """Reads a vocabulary file, or its content, if that is known.
 
         As in the release, lines are stripped (so CRLF is fine), a token that occurs twice
         has its later id (with a warning), and an empty line keeps its id, so that the ids

@@ -1,18 +1,16 @@
 """Tokenizes text into WordPieces with character offsets."""
 
 import dataclasses
-import os
 import pathlib
 import re
 
 from absl import logging
 
 from errors import UserError, setting
-from files import sources
 from text.tokenizers import tokenizer_json, wordpiece_json
 from text.tokenizers.kind import Kind, hugging_face_classes
 from text.tokenizers.tokenizer import HuggingFaceFiles
-from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
+from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 from text.tokenizers.word_splitter import SWITCHES, WordSplitter
 
@@ -63,10 +61,10 @@ class WordPiece(WordByWord):
 
     @property
     def files(self):
-        if self.vocabulary.path:
-            return _files(self.vocabulary.path)
+        if self.vocabulary.files:
+            return self.vocabulary.files
         lines = (f"{token}\n" for token in self.vocabulary.tokens)
-        return {"vocab.txt": "".join(lines).encode()}
+        return {VOCABULARY_FILE: "".join(lines).encode()}
 
     @property
     def settings(self):
@@ -142,7 +140,7 @@ class WordPieceKind(Kind):
     hugging_face_classes = hugging_face_classes("BertTokenizer", kind="wordpiece")
     text_flags = SWITCHES
 
-    def reads(self, vocab_file):
+    def reads(self, file):
         return True
 
     def reads_json(self, content):
@@ -151,31 +149,33 @@ class WordPieceKind(Kind):
     def json_settings(self, content):
         return tokenizer_json.bert_settings(content)
 
-    def load(self, vocab_file, options):
-        vocabulary = self.load_vocabulary(vocab_file)
+    def load(self, file, options):
+        vocabulary = self.load_vocabulary(file)
         return WordPiece.of(vocabulary, _keeping_syllables(options, vocabulary))
 
-    def resolve(self, options, vocab_file):
+    def resolve(self, options, file):
         if options.strip_accents is None and options.do_lower_case is not False:
-            options = _keeping_syllables(options, self.load_vocabulary(vocab_file))
-        return super().resolve(options, vocab_file)
+            options = _keeping_syllables(options, self.load_vocabulary(file))
+        return super().resolve(options, file)
 
-    def load_vocabulary(self, vocab_file):
-        if not tokenizer_json.is_path(vocab_file):
-            vocabulary = Vocabulary.load(vocab_file)
-            if os.path.basename(vocab_file) == self.vocabulary_file:
-                wordpiece_json.check_same_tokens(vocabulary)
+    def load_vocabulary(self, file):
+        files = self.read_files(file)
+        vocabulary = Vocabulary.load(file.path, files[VOCABULARY_FILE])
+        if file.json is None:
+            if file.name == VOCABULARY_FILE:
+                wordpiece_json.check_same_tokens(vocabulary, file.folder)
             _refuse_marked_pieces(vocabulary)
-            return vocabulary
-        (content,) = _files(vocab_file).values()
-        return Vocabulary.load(vocab_file, content)
+        vocabulary.files = files
+        return vocabulary
 
     def parse(self, content):
         lines = content.decode("utf-8-sig").rstrip().split("\n")
         return [line.strip() for line in lines]
 
-    def read_files(self, vocab_file):
-        return _files(vocab_file)
+    def read_files(self, file):
+        if file.json is None:
+            return super().read_files(file)
+        return {VOCABULARY_FILE: wordpiece_json.vocab_txt(file.path, file.json)}
 
     def with_tokens(self, tokenizer, tokens):
         return WordPiece(Vocabulary(tokens), **tokenizer.splitter.settings)
@@ -211,10 +211,3 @@ def _keeping_syllables(options, vocabulary):
         number,
     )
     return dataclasses.replace(options, strip_accents=False)
-
-
-def _files(path):
-    """See `Kind.read_files`."""
-    if tokenizer_json.is_path(path):
-        return {VOCABULARY_FILE: wordpiece_json.vocab_txt(path, SpecialTokens())}
-    return {VOCABULARY_FILE: sources.content(path)}

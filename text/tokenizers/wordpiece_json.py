@@ -1,6 +1,5 @@
 """Reads and writes the tokenizer.json of BERT's WordPiece."""
 
-import os
 from collections.abc import Mapping
 
 import tokenizers
@@ -8,18 +7,19 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from errors import UserError
 from files import inputs
+from files.folder_files import FolderFiles
 from text.tokenizers import tokenizer_json
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
 
 def is_wordpiece(content: Mapping) -> bool:
-    """Whether what `tokenizer_json.read` returns is a WordPiece."""
+    """Whether what `tokenizer_json.find` returns is a WordPiece."""
     return content["model"]["type"] == "WordPiece"
 
 
-def vocab_txt(path: str, special: SpecialTokens) -> bytes:
-    """The vocab.txt of WordPiece, with the special tokens of its models."""
-    content = tokenizer_json.read(path)
+def vocab_txt(path: str, content: Mapping) -> bytes:
+    """The vocab.txt that a tokenizer.json stands for."""
+    special = SpecialTokens()
     tokenizer_json.check_bert_words(path, content)
     tokenizer_json.check_model(path, content, "unk_token", special.names[1])
     tokenizer_json.check_model(
@@ -41,15 +41,14 @@ def vocab_txt(path: str, special: SpecialTokens) -> bytes:
     return written
 
 
-def check_same_tokens(vocabulary: Vocabulary) -> None:
+def check_same_tokens(vocabulary: Vocabulary, folder: FolderFiles) -> None:
     """Refuses a vocab.txt that the tokenizer.json in its folder contradicts.
 
     Added tokens, which a vocab.txt need not list, may follow.
     """
-    path = tokenizer_json.path_in(os.path.dirname(vocabulary.path))
-    if not tokenizer_json.is_path(path):
+    content, path = tokenizer_json.find(folder), folder.file(tokenizer_json.NAME)
+    if content is None:
         return
-    content = tokenizer_json.read(path)
     if not is_wordpiece(content):
         raise UserError(
             f"{path}: model.type is {content['model']['type']}, but {vocabulary.path} next "

@@ -87,16 +87,16 @@ class Experiment:
         flags = self.flags
         if flags.do_train:
             return
-        where = self.model.run or self.model.source
+        where = self.model.earlier_run or self.model.source
         if not where:
             return
+        check_text(self.task.tokenizer, where.text)
         folder, (path, state) = where.folder, where.text.record
-        check_text(self.task.tokenizer, folder, (path, state))
         if state:
             self._check_network(where)
             if os.path.basename(path) == TEXT:
                 state = {}  # pre-training notes nothing about a head
-        elif not self.model.run:
+        elif not self.model.earlier_run:
             state = where.format.learned_task()
         task_name, learned = type(self.task).__name__, state.get("task")
         if learned and learned != task_name:

@@ -19,7 +19,7 @@ from errors import UserError
 from modeling.distillation.distilled import Distilled
 from modeling.distillation.soft_answers import COMPARED
 from modeling.objectives.objective import Objective
-from text.tokenizers.table import TokenizerOptions, kind_of
+from text.tokenizers.table import OpenVocabulary, TokenizerOptions
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
 
@@ -77,7 +77,8 @@ class Teacher:
         _, state = source.text.record
         if not state:
             task_settings = source.format.learned_task()
-            state = task_settings | source.text.of_weights(kind_of(vocabulary))
+            kind = OpenVocabulary.open(vocabulary, [source.text]).kind
+            state = task_settings | source.text.of_weights(kind)
         asked = dataclasses.replace(
             _teacher_flags(flags, state),
             init_checkpoint=path,

@@ -371,7 +371,7 @@ def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
             )
     checks.check_vocabulary(tokenizer.vocabulary, model.config, flags.bert_config_file)
     if model.folder.steps:
-        settle.check_text(tokenizer, model.run.folder, model.run.text.record)
+        settle.check_text(tokenizer, model.earlier_run.text)
     return tokenizer
 
 

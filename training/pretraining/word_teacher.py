@@ -14,7 +14,6 @@ from modeling.distillation.distilled_words import DistilledWords
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
-from text.tokenizers.table import kind_of
 from training.pretraining.options import PretrainingOptions
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
@@ -138,14 +137,11 @@ def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
 def _check_text(flags: PretrainingOptions, source: Source, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
     path, teacher_settings = source.text.record
-    vocabulary = source.vocab_file
+    vocabulary = source.vocabulary
     if _VOCABULARY not in teacher_settings and vocabulary:
-        path = vocabulary
-        teacher_settings = {
-            _VOCABULARY: flags.load_tokenizer(vocabulary).settings[_VOCABULARY]
-        }
-        kind = kind_of(vocabulary)
-        teacher_settings |= source.text.of_weights(kind)
+        path = vocabulary.path
+        teacher_settings = {_VOCABULARY: vocabulary.load(flags).settings[_VOCABULARY]}
+        teacher_settings |= source.text.of_weights(vocabulary.kind)
     if _VOCABULARY not in teacher_settings or _VOCABULARY not in text:
         whose = "the records" if _VOCABULARY in teacher_settings else "the teacher"
         return (

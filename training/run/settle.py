@@ -18,13 +18,9 @@ from training.storage.source import ModelFolder, Source, read_config
 from errors import UserError, setting
 from files import anywhere, hub, sources
 from modeling.architectures.config import EncoderConfig
-from text.tokenizers import recorded_settings, tokenizer_json
-from text.tokenizers.table import (
-    find_vocabulary,
-    kind_of,
-    kind_of_tokenizer,
-    load_vocabulary,
-)
+from text.tokenizers import recorded_settings
+from text.tokenizers.recorded_settings import FolderText
+from text.tokenizers.table import OpenVocabulary, find_vocabulary, kind_of_tokenizer
 from text.tokenizers.tokenizer import Tokenizer
 from training.run.options import RunOptions
 
@@ -38,8 +34,6 @@ class ModelFlags(Protocol):
     vocab_file: str | None
     bert_config_file: str | None
     init_checkpoint: str | None
-
-    def load_tokenizer(self, vocab_file: str) -> Tokenizer: ...
 
     def or_else(self, settings: Mapping) -> Self: ...
 
@@ -99,7 +93,7 @@ class Model:
         return Folder.open(directory) if directory else None
 
     @functools.cached_property
-    def run(self) -> ModelFolder | None:
+    def earlier_run(self) -> ModelFolder | None:
         """output_dir, if a run has left weights there."""
         has_weights = self.folder and self.folder.holds_weights
         return ModelFolder(self.folder) if has_weights else None
@@ -107,13 +101,13 @@ class Model:
     @functools.cached_property
     def continues_run(self) -> bool:
         """Whether a run in --output_dir needs no --init_checkpoint any more."""
-        return bool(self.run and self.run.settings)
+        return bool(self.earlier_run and self.earlier_run.settings)
 
     @functools.cached_property
     def known_folders(self) -> list[ModelFolder]:
         """The folders of the weights to use, the most decisive first."""
         source = self.source_in_use
-        folders = (self.run, source, source and source.base)
+        folders = (self.earlier_run, source, source and source.base)
         return [folder for folder in folders if folder]
 
     @property
@@ -131,9 +125,9 @@ class Model:
     def flags(self) -> ModelFlags:
         """The flags, with what the files know; what they do not know stays None."""
         flags = dataclasses.replace(self.flags_with_config, vocab_file=self.vocab_file)
-        if flags.vocab_file is None:
+        if not self.vocabulary:
             return flags
-        kind = kind_of(flags.vocab_file)
+        kind = self.vocabulary.kind
         absent = [name for name in kind.text_flags if getattr(flags, name) is None]
         if self._records:
             settings = self._records.text
@@ -156,28 +150,42 @@ class Model:
             filter(None, (known.config_file for known in self.known_folders)), None
         )
 
-    @functools.cached_property
+    @property
     def vocab_file(self) -> str | None:
         """--vocab_file, or what is known of it."""
         if self._flags.vocab_file is not None:
             return self._flags.vocab_file
-        return next(self._vocab_files(), None)
+        return self.vocabulary and self.vocabulary.path
 
-    def _vocab_files(self) -> Iterator[str]:
-        """Yields the vocabularies that the model may have."""
-        known = filter(None, (known.vocab_file for known in self.known_folders))
+    @functools.cached_property
+    def vocabulary(self) -> OpenVocabulary | None:
+        """That of --vocab_file, or what is known of it."""
+        if self._flags.vocab_file is not None:
+            return self._open(self._flags.vocab_file)
+        return next(self._vocabularies(), None)
+
+    def _open(self, vocab_file):
+        folders = [known.text for known in self.known_folders]
+        return OpenVocabulary.open(vocab_file, folders)
+
+    def _vocabularies(self) -> Iterator[OpenVocabulary]:
+        """Yields those that the model may have."""
+        known = filter(None, (known.vocabulary for known in self.known_folders))
         if not self._records:
             yield from known
         elif digest := self._records.text.get(recorded_settings.DIGEST):
-            paths = itertools.chain(known, self._records.vocab_files)
-            yield from (path for path in paths if _digest(path) == digest)
+            noted = map(self._open, self._records.vocab_files)
+            for vocabulary in itertools.chain(known, noted):
+                if _digest(vocabulary) == digest:
+                    yield vocabulary
         elif self._records.need_vocabulary:
             yield from known
 
     def _check_is_known(self, name: str, path: str | None) -> None:
         """Refuses a flag that names nothing, or that is not given and not known."""
         if path is not None:
-            if not hub.is_address(path) and not sources.exists(path):
+            is_given = getattr(self._flags, name) and not hub.is_address(path)
+            if is_given and not sources.exists(path):
                 raise UserError(
                     f"{path}: no such file; pass the model's {setting(name)}"
                 )
@@ -228,12 +236,12 @@ class Model:
                 --init_checkpoint need another one or other flags.
         """
         self._check_is_known("vocab_file", self.flags.vocab_file)
-        tokenizer = self.flags.load_tokenizer(self.vocab_file)
+        tokenizer = self.vocabulary.load(self.flags)
         tokenizer.check_release(self._flags.init_checkpoint)
         if source := self.source_in_use:
             source.text.check(tokenizer.settings, kind_of_tokenizer(tokenizer))
-            check_ids(tokenizer, source.folder)
-            check_text(tokenizer, source.folder, source.text.record)
+            check_ids(tokenizer, source.text)
+            check_text(tokenizer, source.text)
         return tokenizer
 
 
@@ -276,7 +284,7 @@ class TrainableModel(Model):
     def _check_same_network(self, config):
         """Compares the config with the one next to the weights to use, if there are any."""
         flags = self._flags
-        if self.run:
+        if self.earlier_run:
             if flags.do_train and self.continues_run:
                 return  # a run that goes on is compared with all that it began with
             path = self.folder.file(CONFIG)
@@ -290,10 +298,10 @@ class TrainableModel(Model):
         _compare(config, self.config_file, learned, path, remedy)
 
 
-def _digest(vocab_file):
+def _digest(vocabulary):
     """Identifies a vocabulary; None if it is not there, or not a vocabulary."""
     try:
-        return load_vocabulary(vocab_file).digest
+        return vocabulary.vocabulary.digest
     except (UserError, OSError):
         return None
 
@@ -369,23 +377,20 @@ def _compare(config, config_file, learned, path, remedy):
             )
 
 
-def check_text(tokenizer: Tokenizer, folder: str, noted: tuple[str, Mapping]) -> None:
-    """Checks a tokenizer against the settings that a run noted.
+def check_text(tokenizer: Tokenizer, run: FolderText) -> None:
+    """Checks a tokenizer against the settings that a run noted in its folder.
 
-    Args:
-        folder: of the run.
-        noted: see `recorded_settings.settings_of_run`.
     Raises:
         UserError: flags or vocabulary differ.
     """
-    path, state = noted
+    path, state = run.record
     for name, value in tokenizer.settings.items():
         if state.get(name, value) == value:
             continue
         if name == "vocab_sha256":
             noted_by_pretraining = os.path.basename(path) == TEXT
-            if noted_by_pretraining and kind_of_tokenizer(tokenizer).find(folder):
-                check_ids(tokenizer, folder)  # some may be renamed
+            if noted_by_pretraining and kind_of_tokenizer(tokenizer).find(run):
+                check_ids(tokenizer, run)  # some may be renamed
                 continue
             raise UserError(
                 f"{path}: the model was trained with another vocabulary; pass the same "
@@ -397,17 +402,22 @@ def check_text(tokenizer: Tokenizer, folder: str, noted: tuple[str, Mapping]) ->
         )
 
 
-def check_ids(tokenizer: Tokenizer, folder: str) -> None:
-    """Allows new tokens only in rows that training never reached, named [unused...]."""
+def check_ids(tokenizer: Tokenizer, folder: FolderText) -> None:
+    """Allows new tokens only in rows that training never reached, named [unused...].
+
+    Args:
+        folder: of the weights.
+    """
     vocabulary = tokenizer.vocabulary
     kind = kind_of_tokenizer(tokenizer)
-    path = kind.find(folder)
-    if not path:
+    file = kind.find(folder)
+    if not file:
         _refuse_other_kind(tokenizer, folder)
         return
-    if path == vocabulary.path or anywhere.isdir(path):
+    path = file.path
+    if path == vocabulary.path:
         return
-    files = _files_at(tokenizer, kind, path)
+    files = _files_of(tokenizer, kind, file)
     try:
         tokens = kind.parse(files.pop(kind.vocabulary_file))
     except ValueError:  # a compressed file, for example
@@ -428,27 +438,24 @@ def check_ids(tokenizer: Tokenizer, folder: str) -> None:
             )
 
 
-def _files_at(tokenizer, kind, path):
-    """The files of the vocabulary at a path, as far as they are there, by name."""
-    if tokenizer_json.is_path(path):
-        return kind.read_files(path)
-    paths = {
-        name: os.path.join(os.path.dirname(path), name) for name in tokenizer.files
-    }
-    paths[kind.vocabulary_file] = path
-    contents = {}
-    for name, other in paths.items():
-        if anywhere.exists(other):
-            with anywhere.access(other):
-                contents[name] = sources.content(other)
-    return contents
+def _files_of(tokenizer, kind, file):
+    """The files of another vocabulary, as far as they are there, by name."""
+    if file.json is not None:
+        return kind.read_files(file)
+    others = [name for name in tokenizer.files if file.folder.has(name)]
+    with anywhere.access(file.path):
+        files = {name: file.folder.content(name) for name in others}
+        return files | {kind.vocabulary_file: file.content}
 
 
 def _refuse_other_kind(tokenizer, folder):
-    path = find_vocabulary(folder)
-    if path and not isinstance(tokenizer, kind_of(path).tokenizer):
+    file = find_vocabulary(folder)
+    if not file:
+        return
+    kind = OpenVocabulary(folder, file.name).kind
+    if not isinstance(tokenizer, kind.tokenizer):
         raise UserError(
-            f"{tokenizer.vocabulary.path}: another kind of vocabulary than {path}, next to "
-            "the checkpoint; use that file, or move it away if it does not belong to the "
-            "checkpoint"
+            f"{tokenizer.vocabulary.path}: another kind of vocabulary than {file.path}, "
+            "next to the checkpoint; use that file, or move it away if it does not belong "
+            "to the checkpoint"
         )

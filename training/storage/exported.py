@@ -8,6 +8,7 @@ from training.storage import checkpoint
 from training.storage.folder import CONFIG, TASK, Folder
 from errors import UserError
 from files import anywhere, hub
+from files.folder_files import FolderFiles
 from serving import checksums, predictor
 from text.tokenizers.table import find_vocabulary
 
@@ -21,7 +22,7 @@ def is_export(path: str) -> bool:
 def vocabulary_of(export: str) -> str | None:
     """The folder of an export's vocabulary, if it has one."""
     assets = os.path.join(export, predictor.TEXT, "assets")
-    return assets if find_vocabulary(assets) else None
+    return assets if find_vocabulary(FolderFiles(assets)) else None
 
 
 def unpack(export: str, folder: Folder) -> None:

@@ -12,7 +12,7 @@ from errors import UserError, setting
 from files import anywhere, hub, json_files
 from modeling.architectures.config import EncoderConfig
 from text.tokenizers.recorded_settings import FolderText
-from text.tokenizers.table import find_vocabulary
+from text.tokenizers.table import OpenVocabulary, find_vocabulary
 from training.interchange import peft, table
 from training.interchange.format import Format
 
@@ -53,15 +53,24 @@ class ModelFolder:
         return _read_file(self.config_file)
 
     @functools.cached_property
-    def vocab_file(self) -> str | None:
+    def vocabulary(self) -> OpenVocabulary | None:
         """The vocabulary, if there is one."""
-        return find_vocabulary(self.folder)
+        file = find_vocabulary(self.text)
+        return OpenVocabulary(self.text, file.name) if file else None
+
+    @property
+    def vocab_file(self) -> str | None:
+        """Its path."""
+        return self.vocabulary and self.vocabulary.path
 
     @functools.cached_property
     def text(self) -> FolderText:
         """How text becomes ids."""
         return FolderText(
-            self.folder, self._has_tokenizer_config, lambda: self.open.text
+            self.folder,
+            self.open.names,
+            self._has_tokenizer_config,
+            lambda: self.open.text,
         )
 
     @property

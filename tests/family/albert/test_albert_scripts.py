@@ -27,6 +27,7 @@ from family.albert.encoder import AlbertConfig
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
+from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.table import TokenizerOptions
 
 MODEL = tests.GOLDEN / "sentencepiece" / "tiny.model"
@@ -303,7 +304,7 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
         str(tests.GOLDEN / "checkpoint" / "vocab.txt")
     )
     with pytest.raises(UserError, match="another kind of vocabulary than .*30k-clean"):
-        settle.check_ids(words, str(tmp_path))
+        settle.check_ids(words, FolderText(str(tmp_path)))
 
 
 # --- Learning ------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from tests.pieces import CASES, GOLDEN, check_graph, in_graph, random_texts
 from text.graphs.lookup import graph_of
 from text.tokenizers.learning import sentencepiece_learning
 from text.tokenizers.table import (
+    OpenVocabulary,
     TokenizerOptions,
-    find_vocabulary,
-    kind_of,
     load_vocabulary,
 )
 
@@ -187,12 +186,15 @@ def test_tokens_and_models_do_not_mix_in_one_process(tokenizer, tmp_path):
 def test_its_files_make_it_again(tokenizer, tmp_path):
     for name, content in tokenizer.files.items():
         (tmp_path / name).write_bytes(content)
-    assert find_vocabulary(str(tmp_path)) == str(tmp_path / "spiece.model")
+    assert OpenVocabulary.open(str(tmp_path)).path == str(tmp_path / "spiece.model")
     again = TokenizerOptions().load_tokenizer(str(tmp_path))
     assert again.settings == tokenizer.settings
     assert load(do_lower_case=False).settings != tokenizer.settings
     content = (GOLDEN / "tiny.model").read_bytes()
-    assert kind_of("x.model").parse(content) == tokenizer.vocabulary.tokens
+    assert (
+        OpenVocabulary.open("x.model").kind.parse(content)
+        == tokenizer.vocabulary.tokens
+    )
 
 
 def test_the_folder_of_a_release_is_a_vocabulary(tokenizer, tmp_path):

@@ -8,14 +8,13 @@ import pytest
 import tensorflow as tf
 
 from errors import UserError
-from family.electra import replaced_tokens
+from family.electra import replaced_tokens, roc
 from family.electra.encoder import ElectraConfig
 from family.electra.replaced_tokens import update
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
 from modeling.distillation.distillation import Distillation
 from modeling.masks.draw_masks import DrawMasks
-from modeling.objectives import roc
 from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
 from tests.family.electra.test_electra_encoder import (

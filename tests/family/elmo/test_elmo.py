@@ -16,6 +16,7 @@ from training.storage.source import Source, read_config
 from errors import UserError
 from family.elmo.encoder import ElmoConfig
 from family.elmo.tokenizer import SPECIAL, WholeWords
+from files.folder_files import FolderFiles
 from serving import predictor
 from tests import jobs, ner
 from tests.pretraining import metrics, results, run, run_on
@@ -23,9 +24,9 @@ from tests.records import VOCAB_FILE, make_records
 from tests.relatives import classifier_files, classifier_flags, write_start
 from text.graphs.lookup import graph_of
 from text.tokenizers.table import (
+    OpenVocabulary,
     TokenizerOptions,
     find_vocabulary,
-    kind_of,
     load_vocabulary,
 )
 from text.tokenizers.wordpiece import WordPiece
@@ -182,11 +183,11 @@ def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
 
 def test_another_vocabulary_may_be_called_words_txt(tmp_path):
     path = tmp_path / "words.txt"
-    assert kind_of(str(path)).tokenizer is WordPiece
+    assert OpenVocabulary.open(str(path)).kind.tokenizer is WordPiece
     shutil.copy(VOCAB_FILE, path)
     assert "[PAD]" in load_vocabulary(str(path)).ids
     path.write_text("some\nwords\n")
-    assert find_vocabulary(str(tmp_path)) is None
+    assert find_vocabulary(FolderFiles(str(tmp_path))) is None
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 import tests
 from errors import UserError
 from family.gpt.tokenizer import GptBpe
+from files.folder_files import FolderFiles
 from text.graphs import packing_graph
 from text.graphs.lookup import graph_of
 from text.instances import packing
 from text.tokenizers.table import (
     TOKENIZERS,
+    OpenVocabulary,
     TokenizerOptions,
-    find_vocabulary,
-    kind_of,
     load_vocabulary,
 )
 
@@ -226,8 +226,9 @@ def test_hugging_faces_names_and_a_folder_will_do(tokenizer, tmp_path):
     made.mkdir()
     for name, content in tokenizer.files.items():
         (made / name).write_bytes(content)
-    assert find_vocabulary(str(made)) == TOKENIZERS["gpt_bpe"].find(str(made))
-    assert kind_of(str(made)).tokenizer is GptBpe
+    found = TOKENIZERS["gpt_bpe"].find(FolderFiles(str(made)))
+    assert OpenVocabulary.open(str(made)).path == found.path
+    assert OpenVocabulary.open(str(made)).kind.tokenizer is GptBpe
     assert load(path=made).settings == tokenizer.settings
     assert load_vocabulary(str(made)).tokens == tokenizer.vocabulary.tokens
 

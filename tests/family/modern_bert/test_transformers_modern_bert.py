@@ -12,6 +12,7 @@ from family.modern_bert.config import ModernBertConfig
 from modeling import layers, losses
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
+from tests import peft_adapters
 from tests.conversion import convert
 from tests.family.modern_bert import golden
 from tests.family.modern_bert.test_modern_bert_encoder import LARGE
@@ -244,3 +245,35 @@ def test_their_tokenizer_has_our_ids_and_rows(tmp_path):
     assert again(text, "b")["input_ids"] == pair
     assert again.mask_token_id == vocabulary.mask_id
     assert again("a [MASK]")["input_ids"][2] == vocabulary.mask_id
+
+
+def test_an_adapter_of_theirs_is_read_and_comes_back(tmp_path):
+    import peft
+    import torch
+    import transformers
+
+    values = drawn_values("ForSequenceClassification", 1)
+    model = make("ForSequenceClassification", values, tmp_path / "base")
+    torch.manual_seed(1)
+    settings = peft.LoraConfig(
+        r=2, lora_alpha=6, target_modules=["Wqkv", "Wi"], task_type="SEQ_CLS"
+    )
+    made = peft.get_peft_model(model, settings).eval()
+    with torch.no_grad():
+        for name, weights in made.named_parameters():
+            if "lora_B" in name:  # zeros say nothing
+                weights += 0.1 * torch.randn_like(weights)
+    made.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    made.save_pretrained(tmp_path / "theirs")
+    network = tasks.Classification(3).network(read_config(str(tmp_path / "base")))
+    load(network, tmp_path / "theirs")
+    batch = rows(values["vocab_size"], 20)
+    check_outputs(made, network, batch)
+    peft_adapters.convert(tmp_path / "theirs", tmp_path / "back")
+    base = transformers.ModernBertForSequenceClassification.from_pretrained(
+        tmp_path / "base"
+    )
+    again = peft.PeftModel.from_pretrained(base, str(tmp_path / "back")).eval()
+    with torch.no_grad():
+        expected, found = (theirs(one, batch).logits.numpy() for one in (made, again))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)

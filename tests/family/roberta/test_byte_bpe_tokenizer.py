@@ -21,7 +21,7 @@ from text.graphs.lookup import graph_of
 from text.instances import packing
 from text.tasks import mask_tokens
 from text.tokenizers import bpe
-from text.tokenizers.table import TokenizerOptions, find_vocabulary
+from text.tokenizers.table import OpenVocabulary, TokenizerOptions
 
 GOLDEN = tests.GOLDEN / "byte_bpe"
 CASES = json.loads(gzip.decompress((GOLDEN / "cases.json.gz").read_bytes()))
@@ -326,7 +326,7 @@ def test_flags_of_wordpiece_do_not_apply_and_none_is_needed(tokenizer):
 def test_its_files_make_it_again(tokenizer, tmp_path):
     for name, content in tokenizer.files.items():
         (tmp_path / name).write_bytes(content)
-    assert find_vocabulary(str(tmp_path)) == str(tmp_path / "vocab.json")
+    assert OpenVocabulary.open(str(tmp_path)).path == str(tmp_path / "vocab.json")
     again = TokenizerOptions().load_tokenizer(str(tmp_path))
     assert again.settings == tokenizer.settings
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")

@@ -29,6 +29,7 @@ from tests.family.roberta.conversion import (
 )
 from tests.log import Log
 from tests.training.interchange.test_hugging_face_tokenizer import check
+from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.word_splitter import WordSplitter
 from training.interchange import hugging_face, table
@@ -441,13 +442,13 @@ def test_the_merges_of_a_tokenizer_json_next_to_weights_count(tmp_path):
     bytes_folder = tests.GOLDEN / "byte_bpe"
     pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
     (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
-    settle.check_ids(pieces, str(tmp_path))
+    settle.check_ids(pieces, FolderText(str(tmp_path)))
     fewer = RobertaBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
     (tmp_path / "tokenizer.json").write_text(fewer)
     with pytest.raises(UserError, match="has another merges.txt than"):
-        settle.check_ids(pieces, str(tmp_path))
+        settle.check_ids(pieces, FolderText(str(tmp_path)))
     with pytest.raises(UserError, match="another kind of vocabulary"):
-        settle.check_ids(ours, str(tmp_path))
+        settle.check_ids(ours, FolderText(str(tmp_path)))
 
 
 def test_byte_level_models_need_a_byte_level_vocabulary(tmp_path):

@@ -17,7 +17,7 @@ from errors import UserError
 from text.tokenizers import tokenizer_json
 from text.tokenizers.bpe import ByteBpe, ByteBpeKind
 from text.tokenizers.kind import hugging_face_classes
-from text.tokenizers.table import TOKENIZERS, TokenizerOptions, kind_of
+from text.tokenizers.table import TOKENIZERS, OpenVocabulary, TokenizerOptions
 from text.tokenizers.tokenizer import HuggingFaceFiles
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, SpecialTokens
 
@@ -36,10 +36,6 @@ class Runs(ByteBpe):
             vocabulary, merges, normalizer=normalizers.NFC(), cut_out=cut_out
         )
 
-    @property
-    def files(self):
-        return RunsKind().read_files(self.vocabulary.path)
-
     def hugging_face(self):
         return HuggingFaceFiles({}, self.json(tokenizer_json.rows(self.vocabulary)))
 
@@ -49,7 +45,7 @@ class RunsKind(ByteBpeKind):
     special = SpecialTokens(second_segment=0, continuation="")
     hugging_face_classes = hugging_face_classes()
 
-    def reads(self, vocab_file):
+    def reads(self, file):
         return False  # only tokenizer.json is of this kind
 
     def reads_json(self, content):
@@ -114,6 +110,6 @@ def test_other_steps_are_refused(folder):
     content = json.loads(path.read_text())
     content["added_tokens"][-1]["content"] = "   "
     path.write_text(json.dumps(content))
-    assert isinstance(kind_of(str(folder)), RunsKind)
+    assert isinstance(OpenVocabulary.open(str(folder)).kind, RunsKind)
     with pytest.raises(UserError, match="added_tokens has '   '"):
         TokenizerOptions().load_tokenizer(str(folder))

@@ -11,7 +11,11 @@ from hypothesis import strategies
 import tests
 from errors import UserError
 from text.tokenizers import word_by_word
-from text.tokenizers.table import DECOMPOSITION_WARNING, TokenizerOptions
+from text.tokenizers.table import (
+    DECOMPOSITION_WARNING,
+    OpenVocabulary,
+    TokenizerOptions,
+)
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.word_splitter import WordSplitter
 from text.tokenizers.wordpiece import WordPiece, check_case
@@ -296,7 +300,7 @@ def test_a_korean_vocabulary_finds_its_syllables(korean):
     ]
     in_letters = unicodedata.normalize("NFD", "한국어")
     assert options.load_tokenizer(korean).tokenize(in_letters) == ["한국", "##어"]
-    resolved = options.resolve(korean)
+    resolved = OpenVocabulary.open(korean).resolve(options)
     assert (resolved["do_lower_case"], resolved["strip_accents"]) == (True, False)
     with_case = TokenizerOptions(
         do_lower_case=True
@@ -313,4 +317,7 @@ def test_a_few_syllables_do_not_make_a_vocabulary_korean(tmp_path):
     tokens = [*SPECIAL_TOKENS, "한", *(f"word{number}" for number in range(200))]
     path = tmp_path / "vocab.txt"
     path.write_text("".join(f"{token}\n" for token in tokens))
-    assert TokenizerOptions().resolve(str(path))["strip_accents"] is True
+    assert (
+        OpenVocabulary.open(str(path)).resolve(TokenizerOptions())["strip_accents"]
+        is True
+    )

@@ -16,7 +16,11 @@ from tests.tokenizer_json import (
     with_tokens,
     write,
 )
-from text.tokenizers.table import TokenizerOptions, find_vocabulary, load_vocabulary
+from text.tokenizers.table import (
+    OpenVocabulary,
+    TokenizerOptions,
+    load_vocabulary,
+)
 
 WORDPIECE = tests.GOLDEN / "tokenization"
 PIECES = tests.GOLDEN / "sentencepiece"
@@ -38,7 +42,7 @@ PIECES = tests.GOLDEN / "sentencepiece"
 def test_wordpiece_splits_as_the_normalizer_says(tmp_path, flags, expected):
     folder = write(tmp_path, **bert(**flags))
     path = str(folder / "tokenizer.json")
-    assert find_vocabulary(str(folder)) == path
+    assert OpenVocabulary.open(str(folder)).path == path
     ours = TokenizerOptions().load_tokenizer(str(folder))
     vocabulary = str(WORDPIECE / "uncased_vocab.txt")
     same = TokenizerOptions(**expected).load_tokenizer(vocabulary)
@@ -46,7 +50,10 @@ def test_wordpiece_splits_as_the_normalizer_says(tmp_path, flags, expected):
     assert ours.settings == same.settings  # also that the vocabulary is the same
     assert ours.files == same.files
     assert load_vocabulary(path).tokens == same.vocabulary.tokens
-    assert TokenizerOptions().resolve(path).items() <= ours.settings.items()
+    assert (
+        OpenVocabulary.open(path).resolve(TokenizerOptions()).items()
+        <= ours.settings.items()
+    )
     repeated = TokenizerOptions(**expected).load_tokenizer(path)
     assert repeated.settings == same.settings
 

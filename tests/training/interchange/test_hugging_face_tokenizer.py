@@ -8,6 +8,7 @@ import tests
 from training.run import settle
 from training.storage.source import Source
 from errors import UserError
+from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.word_splitter import WordSplitter
 
@@ -23,9 +24,9 @@ def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
         for name in ("tokenization/uncased_vocab.txt", "tokenization/cased_vocab.txt")
     )
     (tmp_path / "tokenizer.json").write_text(ours.hugging_face().json)
-    settle.check_ids(ours, str(tmp_path))
+    settle.check_ids(ours, FolderText(str(tmp_path)))
     with pytest.raises(UserError, match="token .* in .*tokenizer.json, next to"):
-        settle.check_ids(other, str(tmp_path))
+        settle.check_ids(other, FolderText(str(tmp_path)))
 
 
 @pytest.mark.parametrize(

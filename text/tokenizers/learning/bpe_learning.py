@@ -29,7 +29,8 @@ class BpeLearner(WordLearner):
     @property
     def paths(self):
         path = self.options.output_file
-        return path, self.kind.merges_path(path)
+        folder, name = os.path.split(path)
+        return path, os.path.join(folder, self.kind.merges_name(name))
 
     def contents(self):
         tokens, merges = self.pieces()

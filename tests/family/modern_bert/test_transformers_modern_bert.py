@@ -247,6 +247,7 @@ def test_their_tokenizer_has_our_ids_and_rows(tmp_path):
     assert again("a [MASK]")["input_ids"][2] == vocabulary.mask_id
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft and transformers
 def test_an_adapter_of_theirs_is_read_and_comes_back(tmp_path):
     import peft
     import torch

@@ -27,6 +27,7 @@ import tempfile
 from collections.abc import Iterator
 
 import command_line
+import extensions
 import options
 from errors import UserError
 from files import inputs, local, protected, sources
@@ -54,27 +55,28 @@ class Options(TokenizerOptions, TextOptions):
     kind: str | None = options.field(
         None,
         choices=tuple(_LEARNED),
-        help="What to learn; by default, what the name of --output_file says.",
+        help="What to learn; by default, what the name of --output_file says. wordpiece: "
+        "NAME.txt, one token per line. sentencepiece: NAME.model."
+        + extensions.help_of("kind"),
     )
     input_file: list[str] = options.field(
         help=f"Text files, UTF-8, {inputs.PACKED}: comma-separated names and globs."
     )
     output_file: str = options.field(
-        help="The vocabulary to write: NAME.txt is WordPiece, one token per line; "
-        "FOLDER/vocab.json is byte-level BPE, with merges.txt next to it; NAME.model is "
-        "SentencePiece; encoder_bpeNAME.json is GPT-1's BPE, with vocabNAME.bpe."
+        help="The vocabulary to write, such as vocab.txt or spiece.model; its name decides "
+        "the --kind."
     )
     vocab_size: int | None = options.field(
         None,
-        help="Number of tokens to write, of all kinds; by default as in the releases: "
-        f"30522, with GPT-1's BPE 40478, with SentencePiece {_SIZES}.",
+        help="Number of tokens to write, of all kinds; by default as in the releases, "
+        f"such as 30522, or with SentencePiece {_SIZES}."
+        + extensions.help_of("vocab_size"),
     )
     special_tokens: str = options.field(
         next(iter(FAMILIES)),
         choices=tuple(FAMILIES),
         help="SentencePiece: whose special tokens and marks the model has. Scripts know "
-        "the family of a model by them. t5 keeps text as it is; when a model is read, its "
-        "100 tokens <extra_id_N> are added.",
+        "the family of a model by them." + extensions.help_of("special_tokens"),
     )
     num_unused: int | None = options.field(
         None,

@@ -13,6 +13,7 @@ import sys
 import numpy as np
 
 import command_line
+import extensions
 import options
 from errors import UserError
 from files import inputs
@@ -22,8 +23,8 @@ from training.queries.options import QueryOptions
 @dataclasses.dataclass(frozen=True)
 class Options(QueryOptions):
     init_checkpoint: str = options.field(
-        help="A checkpoint that run_pretraining.py --objective=next_token trained, or a "
-        "GPT: prefix, directory or hf://organization/name[@revision]."
+        help="A checkpoint that run_pretraining.py --objective=next_token trained, or "
+        "another language model: prefix, directory or hf://organization/name[@revision]."
     )
     text: str | None = options.field(
         None, help="The text to continue; by default, lines from standard input."
@@ -55,7 +56,7 @@ class Options(QueryOptions):
     start_token: bool = options.field(
         True,
         help="Begin with the token at the start of rows, as models trained here do. false "
-        "for OpenAI's released GPT, which was trained without one.",
+        "for one that was trained without it." + extensions.help_of("start_token"),
     )
 
 

@@ -7,31 +7,29 @@
         --layout=release
 
 An input is a prefix, a directory or a folder with model.safetensors or the files of a
-released ELMo (with --words_file); several checkpoints are averaged.
+model that reads characters (with --words_file); several checkpoints are averaged.
 Conversion does not change any number: a round trip gives the same bits, and what both
 layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 import command_line
+import extensions
 import options
 from errors import UserError, count
-from files import hub, json_files, sources
+from files import hub, sources
 from modeling.architectures.config import EncoderConfig
-from text.tasks import tags
 from text.tokenizers import tokenizer_json
 from text.tokenizers.table import (
-    OpenVocabulary,
     TokenizerOptions,
     kind_of_tokenizer,
 )
@@ -75,7 +73,8 @@ class Options(TokenizerOptions):
     network: str | None = options.field(
         None,
         choices=layouts.NETWORKS,
-        help="Which network to take out of a checkpoint of several, such as ELECTRA's.",
+        help="Which network to take out of a checkpoint of several."
+        + extensions.help_of("network"),
         only_for={"words_file": options.ABSENT},
     )
     bert_config_file: str | None = options.field(
@@ -114,14 +113,14 @@ class Options(TokenizerOptions):
     )
     words_file: list[str] = options.field(
         [],
-        help="For a released ELMo (options.json and HDF5 weights), which reads characters: "
-        "texts whose words, separated by spaces, the model is to know. It becomes a model "
-        "with a table of them, for all scripts.",
+        help="For a model that reads characters: texts whose words, separated by spaces, "
+        "the model is to know. It becomes a model with a table of them, for all scripts."
+        + extensions.help_of("words_file"),
     )
     vocab_size: int = options.field(
         0,
-        help="Lengthen the table of tokens, for example by the three special tokens with "
-        "which a GPT is fine-tuned; new rows are random. 0 leaves it unchanged.",
+        help="Lengthen the table of tokens, for example by the special tokens with which "
+        "a language model is fine-tuned; new rows are random. 0 leaves it unchanged.",
         at_least=0,
         below=2**31,
     )
@@ -170,6 +169,11 @@ class Options(TokenizerOptions):
             or self.keep_layers
         )
 
+    @property
+    def own_head(self) -> dict:
+        """What --head says about the task."""
+        return {"head": self.head} if self.head else {}
+
 
 # --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
@@ -183,9 +187,9 @@ from training.storage import (
     model_card,
     whole_model,
 )
-from training.storage.folder import TASK, TEXT, step_of
+from training.storage.folder import TASK, TEXT, Folder, step_of
 from training.storage.source import Source
-from files import anywhere, inputs, local
+from files import anywhere, inputs
 from training.interchange import (
     hugging_face,
     keep_layers,
@@ -210,21 +214,25 @@ class Edited:
 
 
 def _read_for_words(flags: Options, models: list[Source]) -> Edited:
-    """A released ELMo, for the words of a text."""
+    """A model that reads characters, for the words of a text."""
     if len(models) > 1 or not models[0].format.needs_words:
-        raise UserError("--words_file is for one --input, a released ELMo")
+        raise UserError(
+            "--words_file is for one --input, a model that reads characters"
+        )
     paths = inputs.expand(flags.words_file)
     lines = (line for path in paths for line in inputs.lines(path))
     tokenizer, config, tensors = models[0].format.for_words(lines)
     return Edited(tensors, config, tokenizer, {}, {})
 
 
-def _read(flags: Options, models: list[Source]) -> Edited:
+def _read(flags: Options, source_model: settle.Model, models: list[Source]) -> Edited:
     """The model to write, of one input or as the mean of several."""
-    first = models[0]
-    config = settle.config_of(first, flags.bert_config_file)
-    tokenizer = _read_tokenizer(flags, first, config)
-    tensors = [_read_tensors(flags, source, config) for source in models]
+    first, config = source_model.source, source_model.config
+    tokenizer = _read_tokenizer(flags, source_model)
+    tensors = [
+        whole_model.read(source, config, with_optimizer=flags.keep_optimizer)
+        for source in models
+    ]
     alone = flags.layout != "release" or flags.changes_model
     model_weights, config = networks.take(
         first.prefix,
@@ -233,7 +241,7 @@ def _read(flags: Options, models: list[Source]) -> Edited:
         flags.network,
         alone,
     )
-    text = json_files.read_own(os.path.join(first.folder, TEXT))
+    text = first.open.read(TEXT)
     if not text and tokenizer:
         text = first.text.of_weights(kind_of_tokenizer(tokenizer))
     task = first.task
@@ -241,37 +249,16 @@ def _read(flags: Options, models: list[Source]) -> Edited:
     return Edited(model_weights, config, tokenizer, task and text | task, text)
 
 
-def _read_tokenizer(flags: Options, source: Source, config) -> Tokenizer | None:
+def _read_tokenizer(flags: Options, source_model: settle.Model) -> Tokenizer | None:
     """The tokenizer of --vocab_file, or of the vocabulary next to an input."""
-    vocabulary = source.vocabulary
-    if flags.vocab_file:
-        vocabulary = OpenVocabulary.open(flags.vocab_file, [source.text])
-    if not vocabulary:
+    if not source_model.vocabulary:
         return None
-    flags = flags.or_else(source.text.flags(vocabulary.kind))
-    tokenizer = vocabulary.load(flags)
-    where = flags.bert_config_file or source.folder
-    size = max(config.vocab_size, flags.vocab_size)
-    longer = dataclasses.replace(config, vocab_size=size)
+    tokenizer = source_model.vocabulary.load(source_model.flags)
+    where = flags.bert_config_file or source_model.source.folder
+    size = max(source_model.config.vocab_size, flags.vocab_size)
+    longer = dataclasses.replace(source_model.config, vocab_size=size)
     checks.check_vocabulary(tokenizer.vocabulary, longer, where)
     return tokenizer
-
-
-def _read_tensors(flags: Options, source: Source, config) -> dict[str, np.ndarray]:
-    """The tensors of an input that belong to the model."""
-    is_hugging_face = isinstance(source.format, hugging_face.HuggingFace)
-    adapter = layouts.adapter_of(config) if is_hugging_face else None
-    report = whole_model.check(source, config, adapter)
-    twice = set(report.unused).intersection(adapter.shared if adapter else ())
-    if twice:
-        source.read(report.matched)  # refuses it if they differ
-    return {
-        name: value
-        for name, value in source.read().items()
-        if name not in twice
-        and not (adapter and adapter.is_implied(name))
-        and (flags.keep_optimizer or not checkpoint_contents.of_training(name))
-    }
 
 
 def _check_tokenization(tokenizer, source: Source, task):
@@ -335,25 +322,6 @@ def _add_words(model: Edited, flags: Options) -> None:
 # === Writing =========================================================================
 
 
-def _check_place(directory: str) -> None:
-    """Refuses a folder that is not empty."""
-    if anywhere.exists(directory) and anywhere.listdir(directory):
-        raise UserError(f"{directory}: is not empty; choose another --output_dir")
-
-
-@contextlib.contextmanager
-def _lock_folder(directory: str) -> Iterator[None]:
-    """Keeps other conversions out of a folder, if it can be locked."""
-    with contextlib.ExitStack() as stack:
-        if not sources.is_remote(directory):
-            with anywhere.access(directory):
-                parent = os.path.dirname(os.path.abspath(directory))
-                os.makedirs(parent, exist_ok=True)
-                stack.enter_context(local.hold_lock(directory))
-        _check_place(directory)
-        yield
-
-
 def _write(model: Edited, flags: Options, models: list[Source]) -> None:
     directory = flags.output_dir
     size = sum(value.size for value in model.tensors.values())
@@ -380,12 +348,11 @@ def _write(model: Edited, flags: Options, models: list[Source]) -> None:
             directory,
             model.tensors,
             model.config,
-            task=_as_hugging_face(model.task)
-            | ({"head": flags.head} if flags.head else {}),
+            task=model.task | flags.own_head,
             # Without its words, a tokenizer would be a trap.
             tokenizer=described and described.config,
             beside=beside,
-            card=_card(flags, models, size),
+            card=_card(flags, models, model.config, size),
         )
     origins = ", ".join(source.prefix for source in models)
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {origins}")
@@ -397,21 +364,21 @@ def _write(model: Edited, flags: Options, models: list[Source]) -> None:
         )
 
 
-def _write_peft(flags: Options, source: Source) -> None:
+def _write_peft(flags: Options, source_model: settle.Model) -> None:
     """Writes the adapters of a run without their base."""
+    source = source_model.source
     adapted = source.adapters
     if not adapted:
         raise UserError(
             f"{source.prefix}: contains no adapters; --layout=peft is for a run with "
             "--lora_rank, or an adapter of peft"
         )
-    config = settle.config_of(source, flags.bert_config_file)
+    config = source_model.config
     tensors = {
         name: value
         for name, value in adapted.read_stored().items()
         if not checkpoint_contents.of_training(name)
     }
-    task = _as_hugging_face(source.task)
     written = peft.write(
         flags.output_dir,
         tensors,
@@ -419,7 +386,7 @@ def _write_peft(flags: Options, source: Source) -> None:
         layouts.adapter_of(config),
         base=adapted.note.base,
         alpha=adapted.note.alpha,
-        task=task | ({"head": flags.head} if flags.head else {}),
+        task=source.task | flags.own_head,
         is_alone=adapted.is_alone,
     )
     print(
@@ -428,24 +395,17 @@ def _write_peft(flags: Options, source: Source) -> None:
     )
 
 
-def _card(flags: Options, models: list[Source], size: int) -> Callable[[Mapping], str]:
+def _card(
+    flags: Options, models: list[Source], config: EncoderConfig, size: int
+) -> Callable[[Mapping], str]:
     """Makes the card from the content of config.json."""
     name = os.path.basename(os.path.abspath(flags.output_dir))
     name = hub.parse(flags.push_to).name if flags.push_to else name
     step = step_of(models[0].prefix)
-    facts = model_card.facts_of(models[0].folder, size, step)
+    facts = model_card.facts_of(models[0].open, config, size, step)
     if len(models) > 1 or flags.changes_model:
         facts = dataclasses.replace(facts, scores={})  # of another model
-    return lambda config: model_card.text(name, config, facts)
-
-
-def _as_hugging_face(task):
-    """Names the labels of run_ner.py: tags, or O and then B and I of each type."""
-    if "tags" in task:
-        return task | {"head": "tagging", "labels": task["tags"]}
-    if "entity_types" not in task:
-        return task
-    return task | {"head": "tagging", "labels": tags.labels_of(task["entity_types"])}
+    return lambda hugging_face_config: model_card.text(name, hugging_face_config, facts)
 
 
 def main(flags: Options) -> int:
@@ -462,12 +422,17 @@ def main(flags: Options) -> int:
     if flags.compare_with:
         other = Source.open(flags.compare_with)
         return int(not checkpoint_contents.compare(models[0], other))
-    _check_place(flags.output_dir)
+    output = Folder.open(flags.output_dir)
+    output.check_empty()
+    source_model = settle.Model(flags, source=models[0], folder=output)
     if flags.layout == "peft":
-        with _lock_folder(flags.output_dir):
-            _write_peft(flags, models[0])
+        with output.hold_empty():
+            _write_peft(flags, source_model)
         return 0
-    model = _read_for_words(flags, models) if flags.words_file else _read(flags, models)
+    if flags.words_file:
+        model = _read_for_words(flags, models)
+    else:
+        model = _read(flags, source_model, models)
     if model.tokenizer and (flags.add_words_file or flags.layout == "hugging_face"):
         _check_tokenization(model.tokenizer, models[0], model.task)
     if flags.keep_layers:
@@ -486,7 +451,7 @@ def main(flags: Options) -> int:
                 capacity.check_network(longer, f"--{name}={number}")
             encoder = whole_model.network(model.config).encoder
             model.config = lengthen(model.tensors, encoder, number)
-    with _lock_folder(flags.output_dir):
+    with output.hold_empty():
         _write(model, flags, models)
         if flags.push_to:
             names = os.listdir(flags.output_dir)

@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 ENTRY_POINTS = "bert_extensions"
@@ -37,6 +37,8 @@ class Extension(NamedTuple):
         span_heads: name -> "module:NAME" of a `SpanHead` for questions.
         config_files: what releases and others call the file of a config.
         piece_models: name -> "module:NAME" of a `Family` of SentencePiece models.
+        optimizers: name -> the values of its `Preset`.
+        help: name of a flag of the core -> what its help says of these rows.
     """
 
     architectures: Mapping[str, tuple[str, str]] = {}
@@ -53,29 +55,38 @@ class Extension(NamedTuple):
     piece_models: Mapping[str, str] = {}
     span_heads: Mapping[str, str] = {}
     config_files: tuple[str, ...] = ()
+    optimizers: Mapping[str, tuple] = {}
+    help: Mapping[str, str] = {}
 
 
-def rows(table: str) -> dict:
+def rows(table: str, core: Collection[str]) -> dict:
     """The rows of a table in all extensions, by their keys.
 
+    Args:
+        core: the keys of the core's own rows.
     Raises:
-        ValueError: two extensions have the same key, and one would silently be lost.
+        ValueError: two have the same key, and one would silently be lost.
     """
     found = {}
     for extension in _extensions():
         own = getattr(extension, table)
-        if both := found.keys() & own:
-            raise ValueError(
-                f"two extensions have rows of {table} for {', '.join(sorted(both))}; "
-                "rename one, or remove its line from family/__init__.py"
-            )
+        for others, who in (
+            (core, "an extension and the core"),
+            (found, "two extensions"),
+        ):
+            if both := own.keys() & set(others):
+                raise ValueError(
+                    f"{who} have rows of {table} for {', '.join(sorted(both))}; rename "
+                    "the extension's, or remove its line from family/__init__.py (if it "
+                    "is installed, its package)"
+                )
         found |= own
     return found
 
 
-def load_rows(table: str) -> dict:
+def load_rows(table: str, core: Collection[str]) -> dict:
     """Like `rows`, of a table whose rows name one object, which it imports."""
-    return {key: pkgutil.resolve_name(name) for key, name in rows(table).items()}
+    return {key: pkgutil.resolve_name(name) for key, name in rows(table, core).items()}
 
 
 def entries(table: str) -> tuple[str, ...]:
@@ -86,6 +97,12 @@ def entries(table: str) -> tuple[str, ...]:
 def classes(table: str) -> tuple[type, ...]:
     """The classes in all extensions, of a table that is a list of them."""
     return tuple(map(pkgutil.resolve_name, entries(table)))
+
+
+def help_of(flag: str) -> str:
+    """What the rows of all extensions add to the help of a flag; begins with a space."""
+    texts = (each.help[flag] for each in _extensions() if flag in each.help)
+    return "".join(f" {text}" for text in texts)
 
 
 def require(package: str) -> None:

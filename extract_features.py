@@ -264,7 +264,7 @@ def _check_paths(flags: Options):
 
 
 def _read_model(flags: Options, source: Source):
-    """The config and the tokenizer; and the tensors of a released ELMo, else None."""
+    """The config and the tokenizer; and the tensors of a model of characters, else None."""
     if source.format.needs_words:
         return _for_words(flags, source)
     model = query.read_model(flags, source)
@@ -273,17 +273,17 @@ def _read_model(flags: Options, source: Source):
 
 
 def _for_words(flags: Options, source: Source):
-    """A released ELMo for the words of the texts."""
+    """The same of a model that reads characters, for the words of the texts."""
     for name in ("vocab_file", "bert_config_file"):
         if getattr(flags, name):
             raise UserError(
-                f"--{name}={getattr(flags, name)}: a released ELMo reads characters as its "
-                "options.json says; leave this flag out"
+                f"--{name}={getattr(flags, name)}: {source.prefix} reads characters, as "
+                "its own config says; leave this flag out"
             )
     if flags.input_file == inputs.STANDARD_INPUT:
         raise UserError(
-            "--input_file=-: for a released ELMo, texts are read twice, first for their "
-            "words; write them to a file"
+            "--input_file=-: for a model that reads characters, texts are read twice, "
+            "first for their words; write them to a file"
         )
     tokenizer, config, tensors = source.format.for_words(_lines(flags))
     _check_sizes(flags, config)

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import json
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class Options(LabelOptions, PooledOptions):
     both_orders: bool = options.field(
         False,
         help="Read every pair in both orders, and add what the head reads of each; for "
-        "similarity with a GPT, which reads from left to right.",
+        "similarity with an encoder that reads from left to right.",
         only_for={"distill_from": options.ABSENT},
     )
     doc_stride: int | None = options.field(
@@ -236,7 +237,6 @@ if __name__ == "__main__":
 
 from training import metrics
 from training.run.settle import TrainableModel
-from training.storage.folder import text_settings
 from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
@@ -260,13 +260,17 @@ class Example(NamedTuple):
 
 
 class Classifier(ServedTask):
-    """Single texts and pairs: one label, several, or a number."""
+    """Single texts and pairs: one label, several, or a number.
 
-    def __init__(self, flags: Options, tokenizer):
+    Args:
+        continued: the `state` that the run in output_dir noted, if there is one.
+    """
+
+    def __init__(self, flags: Options, tokenizer, continued: Mapping = {}):
         super().__init__(
             tokenizer, flags.data_dir if flags.is_custom else flags.task_name
         )
-        self.flags = flags
+        self.flags, self._continued = flags, continued
         self.data = flags.data_set
         several = flags.is_custom and flags.label_kind == "several"
         separator = flags.label_separator if several else None
@@ -307,8 +311,7 @@ class Classifier(ServedTask):
                 [e for e in examples if e.label is not None]
             )
         if not flags.label_names:
-            state = text_settings(flags.output_dir)[1]
-            learned_labels.keep_names(self.labels, state)
+            learned_labels.keep_names(self.labels, self._continued)
         return examples
 
     def _read(self, path, table, needs_label):
@@ -570,7 +573,7 @@ def _json_line(example, answer):
 
 def make(model: TrainableModel) -> Classifier:
     """The task that the flags of a model describe."""
-    return Classifier(model.flags, model.tokenizer)
+    return Classifier(model.flags, model.tokenizer, model.folder.text[1])
 
 
 def main(flags: Options) -> None:

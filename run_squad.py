@@ -32,7 +32,8 @@ from training.finetuning.options import FineTuningOptions
 
 _FIRST_UNIQUE_ID = 1000000000
 _NOTHING = "(no answer)"
-SPAN_HEADS: dict[str, SpanHead] = extensions.load_rows("span_heads")
+SPAN_HEADS: dict[str, SpanHead] = extensions.load_rows("span_heads", ["independent"])
+_NUM_STARTS = ", ".join(f"{h.num_starts} for {name}" for name, h in SPAN_HEADS.items())
 
 # Questions and their texts, to check an export on.
 _SAMPLES = (
@@ -106,14 +107,13 @@ class Options(FineTuningOptions):
     span_head: str = options.field(
         "independent",
         choices=("independent", *SPAN_HEADS),
-        help="independent: BERT's, in which start and end do not depend on each other. "
-        "albert, xlnet: theirs for SQuAD 2.0, in which the end depends on the start, with "
-        "a classifier for no answer. electra: ELECTRA's, which has both too.",
+        help="independent: BERT's, in which start and end do not depend on each other."
+        + extensions.help_of("span_head"),
     )
     start_n_top: int | None = options.field(
         None,
         help="Number of starts to try per window with a --span_head other than "
-        "independent; by default 5 for albert and xlnet, 20 for the others.",
+        f"independent; by default {_NUM_STARTS or 'that of its release'}.",
         at_most=1000,
         at_least=1,
         only_for={"span_head": options.GIVEN},

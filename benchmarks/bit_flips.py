@@ -27,7 +27,8 @@ from text.generation.generate import generate
 from text.generation.settings import Settings
 from text.inspection import inspect
 from text.instances.table import INSTANCES, MASKS
-from text.records import descriptions, reading, shards
+from text.records import reading
+from text.records.record_set import RecordSet
 from text.tokenizers.table import load_vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "tests" / "golden"
@@ -77,13 +78,11 @@ def records(folder: pathlib.Path, instances: str, **changed) -> Settings:
 def trained(settings: Settings) -> list:
     """The batches of an epoch and a half, and those of an evaluation."""
     paths = list(settings.output_files)
-    described = descriptions.find(paths)
-    flags = described[paths[0]].flags if described else {}
+    found = RecordSet(paths)
+    flags = found.files[0].description.flags if found.descriptions else {}
     schema = settings.make().schema()
     records = reading.Records(
-        shards.survey(paths, described),
-        schema,
-        rows_per_batch=flags.get("rows_per_batch", 0),
+        found.files, schema, rows_per_batch=flags.get("rows_per_batch", 0)
     )
     steps = 3 * records.total // 2 // _BATCH
     batches = [
@@ -91,7 +90,7 @@ def trained(settings: Settings) -> list:
         *records.evaluation(_BATCH, max_batches=1000).as_numpy_iterator(),
     ]
     content = [{n: x.tolist() for n, x in batch.items()} for batch in batches]
-    return [records.total, content, _described(described)]
+    return [records.total, content, _described(found.descriptions)]
 
 
 def inspected(settings: Settings) -> list:
@@ -106,12 +105,12 @@ def inspected(settings: Settings) -> list:
     return [
         inspection.num_records,
         inspection.statistics.lines(),
-        _described(described),
+        _described(described.values()),
     ]
 
 
 def _described(described):
-    return [dataclasses.replace(one, path="") for one in described.values()]
+    return [dataclasses.replace(one, path="") for one in described]
 
 
 def restored(prefix: str) -> list:

@@ -24,7 +24,8 @@ from benchmarks import flop, random_records
 from modeling.masks.draw_masks import DrawMasks
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions
-from text.records import blocks, descriptions, reading, shards
+from text.records import blocks, reading
+from text.records.record_set import RecordSet
 
 _KINDS = {
     "static masks": {},
@@ -155,9 +156,8 @@ def main(chosen: Options) -> None:
                 began = time.perf_counter()
                 pattern = random_records.write(folder, count, rows)
                 seconds = time.perf_counter() - began
-                described = descriptions.find(shards.find([pattern]))
-                files = shards.survey([pattern], described)
-                size = sum(int(file.offsets[-1]) for file in files)
+                files = RecordSet([pattern]).files
+                size = sum(file.beginning.size for file in files)
                 print(
                     f"{count:,} records of {length} tokens, {kind}: {size / 1e6:.0f} MB, "
                     f"written in {seconds:.0f} s"

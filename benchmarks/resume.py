@@ -23,7 +23,8 @@ from benchmarks import random_records
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from text.instances.table import RowOptions
-from text.records import descriptions, reading, shards
+from text.records import reading
+from text.records.record_set import RecordSet
 
 _ROWS = RowOptions(max_seq_length=16, max_predictions_per_seq=4)
 
@@ -38,8 +39,7 @@ class Options(options.Group):
 def update_once(folder: str, batch_size: int, first_batch: int) -> None:
     """Runs the update of one batch, as run_pretraining.py does after a start."""
     patterns = [os.path.join(folder, "records-?")]
-    described = descriptions.find(shards.find(patterns))
-    data = reading.Records(shards.survey(patterns, described), _ROWS.make().schema())
+    data = reading.Records(RecordSet(patterns).files, _ROWS.make().schema())
     config = BertConfig(
         vocab_size=random_records.VOCAB_SIZE,
         hidden_size=8,

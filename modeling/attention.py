@@ -5,9 +5,40 @@ At 512 tokens, these would be most of what a training keeps for its gradients.
 
 from collections.abc import Callable
 
-from modeling import fusion
+from keras import ops
+
+from modeling import fusion, layers
 
 _FEWEST = 128  # positions; with fewer, another product costs more than it saves
+
+
+def attend(
+    query, key, value, *biases, bias_scores: Callable, rate: float, dropouts: Callable
+):
+    """[b, s, n * d]: the mean of the values by the softmax of what each query gives.
+
+    Args:
+        query: [b, n, s, d].
+        key: [b, n, d, k].
+        value: [b, n, k, d].
+        biases: tensors that have gradients, for `bias_scores`.
+        bias_scores: maps query times key [b, n, s, k] and the biases to float32 scores; it
+            reads no other tensors that have gradients.
+        rate: of dropout of the probabilities.
+        dropouts: makes the key of their dropout, as `layers.Dropouts` does.
+    """
+    words = dropouts.key(rate)
+
+    def of_heads(query, key, value, *biases):
+        # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
+        probs = ops.softmax(bias_scores(ops.matmul(query, key), *biases))
+        probs = layers.fused_dropout(ops.cast(probs, value.dtype), rate, *words)
+        return ops.matmul(probs, value)
+
+    context = of_pairs(of_heads, query, key, value, *biases)
+    batch, heads, length, size = ops.shape(context)
+    context = ops.transpose(context, (0, 2, 1, 3))
+    return ops.reshape(context, (batch, length, heads * size))
 
 
 def of_pairs(function: Callable, *tensors):

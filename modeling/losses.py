@@ -108,8 +108,8 @@ def mean(total, weight):
 def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
     """Cross entropy over a vocabulary of many rows, without keeping their logits.
 
-    They are computed in parts of LOGIT_BYTES. Within `derivatives.written_out`, so is the
-    gradient, which triples the work, and the backward pass does not need them again.
+    They are computed in parts of LOGIT_BYTES. Within `custom_gradients.use_gradients`, so
+    is the gradient, which triples the work, and the backward pass does not need them again.
 
     Args:
         hidden: float tensor [rows, h].
@@ -167,7 +167,7 @@ def in_parts(
 ) -> tuple:
     """Sums over rows of logits; only LOGIT_BYTES of them exist at a time.
 
-    Within `derivatives.written_out`, the gradient is computed in the same pass.
+    Within `custom_gradients.use_gradients`, the gradient is computed in the same pass.
 
     Args:
         hidden, table, bias: of the logits; see `vocabulary_cross_entropy`. The bias may

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from errors import UserError
 from files import anywhere, hub, json_files, local, sources
@@ -38,11 +38,16 @@ def _in_the_way(path: str, what: str) -> UserError:
     )
 
 
-def recover(output_dir: str) -> None:
-    """Gives its final name to an export that was complete when its process was killed."""
+def recover(output_dir: str, names: Collection[str]) -> None:
+    """Gives its final name to an export that was complete when its process was killed.
+
+    Args:
+        names: of what is in output_dir.
+    """
     final = os.path.join(output_dir, predictor.FOLDER)
-    whole = not anywhere.exists(final) and predictor.find_interrupted(final)
-    if whole:
+    if predictor.FOLDER in names:
+        return
+    if whole := predictor.find_interrupted(final, names):
         # Its process may be about to do the same.
         with contextlib.suppress(UserError), _lock(final):
             anywhere.rename(whole, final)
@@ -52,7 +57,8 @@ def recover(output_dir: str) -> None:
 def replacing(final: str) -> Iterator[str]:
     """Yields a new folder that replaces `final` if the block succeeds."""
     new, old = local.temporary_name(final), local.temporary_name(f"{final}{_REPLACED}")
-    recover(os.path.dirname(final))
+    output_dir = os.path.dirname(final)
+    recover(output_dir, anywhere.names(output_dir))
     with _lock(final):
         _clear(final)
         try:

@@ -150,4 +150,5 @@ FORMS = {
         "fills in masked words",
         export="training.pretraining.exports:MasksExport",
     ),
-} | extensions.load_rows("forms")
+}
+FORMS |= extensions.load_rows("forms", FORMS)

@@ -5,7 +5,7 @@ It is plain TensorFlow: none of the model's Python code is loaded.
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -272,7 +272,11 @@ def _find(directory):
                 "use a folder written by --do_export"
             )
         for final in (directory, join(directory, FOLDER)):
-            folder = final if exists(final) else find_interrupted(final)
+            folder = final
+            if not exists(final):
+                above = os.path.dirname(final.rstrip("/")) or "."
+                names = anywhere.names(above) if anywhere.isdir(above) else ()
+                folder = find_interrupted(final, names)
             if folder and exists(join(folder, DESCRIPTION)):
                 return join(folder, "text", "1"), join(folder, DESCRIPTION)
     raise UserError(
@@ -281,27 +285,22 @@ def _find(directory):
     )
 
 
-def find_interrupted(final: str) -> str | None:
+def find_interrupted(final: str, names: Iterable[str]) -> str | None:
     """The folder of a complete export whose process was killed before renaming it.
 
     Args:
         final: the folder's final name.
+        names: of what is in the folder above it.
     """
     parent, name = os.path.split(final.rstrip("/"))
-    for entry in _folders(parent or "."):
+    for entry in sorted(names):
         parts = local.temporary_parts(entry)
-        folder = os.path.join(parent, entry)
-        # The description is written last.
-        is_whole = anywhere.exists(os.path.join(folder, DESCRIPTION))
-        if parts and parts[0] == name and is_whole:
-            return folder
+        if parts and parts[0] == name:
+            folder = os.path.join(parent, entry)
+            # The description is written last.
+            if anywhere.exists(os.path.join(folder, DESCRIPTION)):
+                return folder
     return None
-
-
-def _folders(parent):
-    if not anywhere.isdir(parent):
-        return []
-    return [name.rstrip("/") for name in sorted(anywhere.listdir(parent))]
 
 
 def read_description(path: str) -> dict:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+_LOCK = re.compile(r"\.(.*)~bert~lock")
 QUESTIONS = ("exists", "is a file", "is a folder", "stat", "link", "list", "read")
 
 _OF_OS = {
@@ -96,7 +97,8 @@ def asked_again(
     asked, locked = collections.defaultdict(list), None
     for operation in operations:
         if operation.kind == "lock" and operation.path.endswith("~lock"):
-            locked = locked or os.path.dirname(operation.path)
+            folder, name = os.path.split(operation.path)
+            locked = locked or folder or _LOCK.fullmatch(name)[1]  # or that itself
         elif operation.is_question and operation.path not in data:
             is_inside = locked and f"{operation.path}/".startswith(f"{locked}/")
             asked[str(operation), bool(is_inside)].append(operation)

@@ -21,11 +21,10 @@ import sys
 import tempfile
 from multiprocessing import connection
 
-import tests
-
 _FORKS = multiprocessing.get_context("forkserver")
-_SCRIPTS = [path.stem for path in tests.ROOT.glob("run_*.py")]
-_FORKS.set_forkserver_preload(["training.backend", *_SCRIPTS, "tests.programs.parity"])
+_FORKS.set_forkserver_preload(
+    ["training.backend", "tests.programs.scripts_that_load", "tests.programs.parity"]
+)
 
 
 class Process:

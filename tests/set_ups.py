@@ -148,6 +148,19 @@ def _paragraphs(folder):
         (folder / f"{split}.json").write_text(json.dumps(data))
 
 
+def _conversion(folder, name):
+    return {
+        "input": [f"{folder}/model/bert_model.ckpt"],
+        "output_dir": f"{folder}/{name}",
+        "layout": "hugging_face",
+    }
+
+
+def _convert(folder, name):
+    """Writes the model in Hugging Face's layout, too."""
+    convert_checkpoint.main(convert_checkpoint.Options(**_conversion(folder, name)))
+
+
 def _text(folder):
     (folder / "texts.txt").write_text("the dog ran\n")
 
@@ -194,6 +207,14 @@ ALL = {
             "text": "the [MASK] sat",
         },
     ),
+    "fill_mask_hugging_face": SetUp(
+        fill_mask,
+        lambda folder: {
+            "init_checkpoint": f"{folder}/converted",
+            "text": "the [MASK] sat",
+        },
+        lambda folder: _convert(folder, "converted"),
+    ),
     "extract_features": SetUp(
         extract_features,
         lambda folder: {
@@ -208,10 +229,6 @@ ALL = {
     ),
     "convert_checkpoint": SetUp(
         convert_checkpoint,
-        lambda folder: {
-            "input": [f"{folder}/model/bert_model.ckpt"],
-            "output_dir": f"{folder}/output",
-            "layout": "hugging_face",
-        },
+        lambda folder: _conversion(folder, "output"),
     ),
 }

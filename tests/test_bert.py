@@ -368,7 +368,7 @@ def test_what_cannot_be_done_is_said_in_one_line(encoder, call, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["adam", "lamb", "fairseq_adam", "adafactor"])
+@pytest.mark.parametrize("name", ["adam", "lamb", "adafactor"])
 def test_an_update_of_keras_is_one_of_the_loop(name):
     rng = np.random.default_rng(1)
     shapes = {"kernel": (4, 5), "LayerNorm_gamma": (5,)}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.storage.folder import text_settings
+from training.storage.folder import Folder
 from errors import UserError
 from modeling.objectives import masked_lm, span_beams
 from run_squad import SPAN_HEADS
@@ -40,13 +40,13 @@ def test_a_task_of_hugging_face_knows_how_its_text_became_ids(tmp_path):
     theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "b")}
     convert(input=[str(tmp_path / "a")], do_lower_case=False, **theirs)
     convert(input=[str(tmp_path / "b")], output_dir=str(tmp_path / "c"))
-    _, noted = text_settings(str(tmp_path / "c"))
+    _, noted = Folder.open(str(tmp_path / "c")).text
     assert noted["head"] == "classification"
     assert noted["do_lower_case"] is False
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["albert", "electra"])
+@pytest.mark.parametrize("head", SPAN_HEADS)
 def test_a_head_that_hugging_face_has_not_is_one_line_of_advice(tmp_path, head):
     made(tmp_path / "a", span_beams.SpanBeams(SPAN_HEADS[head]))
     message = (

@@ -6,6 +6,7 @@ import pytest
 
 from training.storage.folder import Folder
 from errors import UserError
+from run_squad import SPAN_HEADS
 from tests import distillation, forked, jobs
 from tests.distillation import TRAINED
 
@@ -172,20 +173,21 @@ def test_flags_of_the_tokenizer_that_differ_are_named(taught):
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_other_heads_of_spans_have_no_teacher(taught):
+@pytest.mark.parametrize("head", list(SPAN_HEADS)[:1])
+def test_other_heads_of_spans_have_no_teacher(taught, head):
     files = taught("spans")
     refused(
         files,
         "another head, --span_head=independent; only the default",
-        span_head="electra",
+        span_head=head,
     )
     distillation.teach(
         files,
-        output_dir=str(files.folder / "electra"),
-        span_head="electra",
+        output_dir=str(files.folder / "other"),
+        span_head=head,
         num_train_epochs=[0.2],
     )
-    given = {"distill_from": str(files.folder / "electra"), "span_head": "electra"}
+    given = {"distill_from": str(files.folder / "other"), "span_head": head}
     refused(files, "train the teacher and the student with", **given)
 
 

@@ -169,6 +169,25 @@ def test_commands_are_accepted_by_their_scripts():
     assert len(seen) >= 13 and seen.total() >= 80
 
 
+def test_the_container_is_made_of_what_is_there():
+    content = re.sub(r"\\\n#?", " ", (ROOT / "serving" / "Dockerfile").read_text())
+    copied = re.findall(r"^COPY (.*) \S+$", content, re.M)
+    installed = re.findall(r"-r (\S+)", content)
+    assert len(copied) == 3 and len(installed) == 2
+    assert all((ROOT / path).exists() for path in (*copied, *installed))
+    # Before the rest is copied.
+    assert {path.partition("/")[0] for path in installed} <= set(copied)
+    given = [json.loads(re.search(r"^CMD (.*)$", content, re.M)[1])[1:]]
+    given += map(str.split, re.findall(r" bert +(\w+\.py .*)$", content, re.M))
+    assert len(given) == 3
+    for script, *arguments in given:
+        module = importlib.import_module(script.removesuffix(".py"))
+        flag_values = absl_flags.FlagValues()
+        command_line.define(module.Options, flag_values)
+        words = [script, *(word for word in arguments if word != "...")]
+        assert flag_values(words) == [script], words
+
+
 # --- The page of differences ---------------------------------------------------------
 
 

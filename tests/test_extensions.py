@@ -96,6 +96,7 @@ def test_what_asks_for_a_missing_folder_says_so_in_one_line(tmp_path):
     shutil.rmtree(core / "family" / "xlnet")
     config = {"architecture": "xlnet", "vocab_size": 9}
     (core / "config.json").write_text(json.dumps(config))
+    (core / "none").touch()  # is found before it is read
     asked = [
         "run_pretraining.py",
         "--do_train",
@@ -111,6 +112,12 @@ def test_what_asks_for_a_missing_folder_says_so_in_one_line(tmp_path):
     done = run(core, *asked, "--objective=permuted")
     [line] = done.stderr.splitlines()
     assert "objective=permuted: value should be one of" in line and done.returncode
+    shutil.rmtree(core / "family" / "roberta")
+    (core / "vocab.json").write_text('{"<s>": 0, "<pad>": 1}')
+    asked = ["--input_file=none", "--output_file=none", "--vocab_file=vocab.json"]
+    done = run(core, "create_pretraining_data.py", *asked)
+    [line] = done.stderr.splitlines()
+    assert line.endswith("family/__init__.py lists it: family.roberta, family.xlnet")
     # The others are still there.
     done = run(core, "-c", "from text.instances.table import INSTANCES as x; print(*x)")
     assert "electra" in done.stdout and "contiguous" not in done.stdout
@@ -181,4 +188,42 @@ def test_a_line_without_its_package_adds_nothing_and_no_row_is_lost(stranger):
     shutil.copytree(package, package.parent / "acme_doors")
     add_line(core, "acme_doors")
     said = ask(core, package).stderr
-    assert "two extensions have rows of architectures for windows; rename one" in said
+    assert "two extensions have rows of architectures for windows; rename the" in said
+
+
+# The core's table, and a key of that, for one of extensions. What others import is first.
+_OF_THE_CORE = {
+    "architectures": ("modeling.architectures.table", "bert"),
+    "optimizers": ("modeling.optimizers.table", "lamb"),
+    "objectives": ("modeling.objectives.table", "masked_lm"),
+    "tokenizer_classes": ("text.tokenizers.wordpiece", "BertTokenizer"),
+    "piece_models": ("text.tokenizers.sentencepiece", "kobert"),
+    "tokenizers": ("text.tokenizers.table", "sentencepiece"),
+    "instances": ("text.instances.table", "pairs"),
+    "inspectors": ("text.inspection.table", "pairs"),
+    "forms": ("serving.forms", "masks"),
+    "adapters": ("training.interchange.table", "bert"),
+    "span_heads": ("run_squad", "independent"),
+}
+_TRY_ALL = f"""
+import importlib
+import extensions
+for table, (module, key) in {_OF_THE_CORE}.items():
+    stranger = extensions.Extension(**{{table: {{key: "acme:Class"}}}})
+    extensions._extensions = lambda: (stranger,)
+    try:
+        importlib.import_module(module)
+    except ValueError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_no_extension_replaces_a_row_of_the_core():
+    lines = run(tests.ROOT, "-c", _TRY_ALL).stdout.splitlines()
+    assert lines == [
+        f"an extension and the core have rows of {table} for {key}; rename the "
+        "extension's, or remove its line from family/__init__.py (if it is installed, its "
+        "package)"
+        for table, (_, key) in _OF_THE_CORE.items()
+    ]

@@ -43,7 +43,7 @@ def test_every_task_trains(tmp_path, untraced, architecture, head):
         tmp_path,
         train_batch_size=[16],
         layerwise_lr_decay=0.8,
-        optimizer="electra_adam",
+        lr_schedule="times_warmup",
         **start,
     )
     jobs.run(script, given | {"do_train": True, "do_eval": True})

@@ -22,4 +22,14 @@ EXTENSION = Extension(
     piece_models={"albert": "family.albert.tokenizer:FAMILY"},
     span_heads={"albert": "modeling.objectives.span_head:DEFAULT"},
     config_files=("albert_config.json",),
+    help={
+        "objective": "masked_lm_sentence_order: ALBERT's; masked words, and whether two "
+        "spans are swapped; needs records of create_pretraining_data.py "
+        "--instances=sentence_order.",
+        "instances": "sentence_order: two consecutive spans and whether they are swapped, "
+        "as in ALBERT.",
+        "ngram": "ALBERT uses 3.",
+        "span_head": "albert: ALBERT's for SQuAD 2.0, in which the end depends on the "
+        "start, with a classifier for no answer.",
+    },
 )

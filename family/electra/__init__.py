@@ -21,4 +21,17 @@ EXTENSION = Extension(
     inspectors={"electra": "family.electra.inspector:SegmentInspector"},
     tokenizer_classes={"ElectraTokenizer": "wordpiece"},
     span_heads={"electra": "family.electra.span_head:SPAN_HEAD"},
+    optimizers={"electra_adam": ("adam", "times_warmup")},
+    help={
+        "objective": "replaced_tokens: ELECTRA's; a generator fills masks, and a "
+        "discriminator, the encoder to use later, finds the tokens that are not the "
+        "original ones.",
+        "instances": "electra: sentences of a document in one segment or two, as in "
+        "ELECTRA.",
+        "optimizer": "electra_adam: ELECTRA's; BERT's with another schedule.",
+        "layerwise_lr_decay": "ELECTRA uses 0.8, its large model 0.9.",
+        "span_head": "electra: ELECTRA's, in which the end depends on the start, too, with "
+        "a classifier for no answer.",
+        "network": "An ELECTRA's has generator and discriminator.",
+    },
 )

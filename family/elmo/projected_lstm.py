@@ -97,7 +97,7 @@ class ProjectedLstms(keras.layers.Layer):
         return ops.cast(ops.stack([ops.copy(v) for v in variables]), self.compute_dtype)
 
     def _run(self, is_token):
-        """The function for `derivatives.written`.
+        """The function for `custom_gradients.with_gradient`.
 
         It maps gates [s, d, b, 4 c], of the inputs alone, of_outputs [d, p, 4 c],
         projections [d, c, p] and a state to outputs [s, d, b, p] and cells [s, d, b, c].

@@ -14,4 +14,15 @@ EXTENSION = Extension(
     forms={"text": "family.t5.form:TEXT"},
     tokenizer_classes={"T5Tokenizer": "sentencepiece"},
     piece_models={"t5": "family.t5.tokenizer:FAMILY"},
+    optimizers={"adafactor_constant": ("adafactor", "constant")},
+    help={
+        "objective": "span_corruption: T5's; a decoder writes the spans that the "
+        "encoder's text lacks; needs --vocab_file.",
+        "optimizer": "adafactor, adafactor_constant: T5's for pre-training and "
+        "fine-tuning.",
+        "do_lower_case": "A SentencePiece model with T5's special tokens keeps text as it "
+        "is.",
+        "special_tokens": "t5 keeps text as it is; when a model is read, its 100 tokens "
+        "<extra_id_N> are added.",
+    },
 )

@@ -76,6 +76,8 @@ class T5Adapter(Adapter):
         for stack in ("encoder", "decoder")
     }
     shared = {"decoder/logits/kernel": (_TABLE, _OF_TABLE)}
+    # Transformers 5 shares the table even if outputs are not scaled.
+    shared_if = {"tie_word_embeddings": True, "scale_decoder_outputs": False}
     why_all_layers = (
         "are those of an encoder and of a decoder, whose first ones have the biases of "
         "all; set a smaller num_hidden_layers in the config of a new model instead"

@@ -150,19 +150,15 @@ class Attention(keras.layers.Layer):
             biases: float32 tensors to add to the scores [b, n, q, k].
         """
         keys, values = self.keys_values(x) if keys_values is None else keys_values
-        rate = self.config.hidden_dropout_prob
-        words = dropouts.key(rate)
-
-        def of_heads(query, keys, values, *biases):
-            scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
-            probs = ops.softmax(_biased_scores(scores, *biases))
-            probs = layers.fused_dropout(ops.cast(probs, x.dtype), rate, *words)
-            return ops.matmul(probs, values)
-
-        query = self._heads(x, self.q)
-        context = attention.of_pairs(of_heads, query, keys, values, *biases)
-        context = ops.transpose(context, (0, 2, 1, 3))
-        context = ops.reshape(context, (*ops.shape(x)[:2], self.q.units))
+        context = attention.attend(
+            self._heads(x, self.q),
+            ops.transpose(keys, (0, 1, 3, 2)),
+            values,
+            *biases,
+            bias_scores=_biased_scores,
+            rate=self.config.hidden_dropout_prob,
+            dropouts=dropouts,
+        )
         return self.o.product(context)
 
     def _heads(self, x, layer):

@@ -2,6 +2,13 @@
 
 from extensions import Extension
 
+# zihangdai/xlnet@bbaa3a6 model_utils.py, get_train_op: two optimizers; the one with
+# weight decay is BERT's that also decays the biases of queries, r_w_bias and others.
+_ADAM = {
+    "corrected": "quotient",
+    "not_decayed": "LayerNorm|layer_norm|(?<!r_[wrs]_)bias",
+}
+_UNDECAYED = {"bias_correction": True, "epsilon": 1e-8}
 EXTENSION = Extension(
     architectures={
         "xlnet": (
@@ -23,4 +30,20 @@ EXTENSION = Extension(
     piece_models={"xlnet": "family.xlnet.tokenizer:FAMILY"},
     span_heads={"xlnet": "modeling.objectives.span_head:DEFAULT"},
     config_files=("xlnet_config.json",),
+    optimizers={
+        "xlnet_adam": ("adam", "to_ratio", _ADAM, _UNDECAYED),
+        "xlnet_adam_cosine": ("adam", "cosine_to_ratio", _ADAM, _UNDECAYED),
+    },
+    help={
+        "objective": "permuted: XLNet's; spans of tokens, predicted in a random order.",
+        "instances": "contiguous: rows that continue those of the batch before, for a "
+        "model with memory, as in XLNet.",
+        "optimizer": "xlnet_adam, xlnet_adam_cosine: XLNet's; Adam if --weight_decay=0, "
+        "otherwise BERT's that also decays the biases of queries.",
+        "do_lower_case": "It is false for a SentencePiece model with XLNet's special "
+        "tokens.",
+        "min_lr_ratio": "XLNet's pre-training uses 0.001.",
+        "span_head": "xlnet: XLNet's for SQuAD 2.0, in which the end depends on the start, "
+        "with a classifier for no answer.",
+    },
 )

@@ -437,18 +437,15 @@ class SelfAttention(keras.layers.Layer):
         return query, self._heads(self.key, hidden, order=(0, 2, 3, 1))
 
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
-        rate, words = self.dropout_prob, dropouts.key(self.dropout_prob)
-
-        def of_heads(query, key, value):
-            # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
-            probs = ops.softmax(_seen_scores(ops.matmul(query, key), seen))
-            probs = layers.fused_dropout(ops.cast(probs, value.dtype), rate, *words)
-            return ops.matmul(probs, value)
-
         query, key = self._query_and_key(hidden)
-        value = self._heads(self.value, hidden)
-        context = attention.of_pairs(of_heads, query, key, value)  # [b, n, s, d]
-        return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
+        return attention.attend(
+            query,
+            key,
+            self._heads(self.value, hidden),
+            bias_scores=lambda scores: _seen_scores(scores, seen),
+            rate=self.dropout_prob,
+            dropouts=dropouts,
+        )
 
     def _heads(self, dense, hidden, scale=1.0, order=(0, 2, 1, 3)):
         """[b, s, h] -> [b, n, s, d], or these axes in another order."""

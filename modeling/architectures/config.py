@@ -56,7 +56,7 @@ class EncoderConfig:
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
         capabilities: what else it can do, by which objectives ask for it: "query_stream", a
-            stream that sees where a token is but not which (see `XlnetEncoder.encode`);
+            stream that sees where a token is but not which;
             "directions", outputs whose first half has seen nothing that follows the
             position, and whose second half nothing that precedes it; "decoder", one that
             writes text.

@@ -41,7 +41,11 @@ ARCHITECTURES = {
         "modeling.architectures.word_vectors:WordEmbeddingsConfig",
         "modeling.architectures.word_vectors:WordEmbeddingsEncoder",
     ),
-} | {name: Architecture(*row) for name, row in extensions.rows("architectures").items()}
+}
+ARCHITECTURES |= {
+    name: Architecture(*row)
+    for name, row in extensions.rows("architectures", ARCHITECTURES).items()
+}
 
 
 def make_encoder(config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):

@@ -44,4 +44,8 @@ OBJECTIVES = {
         "modeling.objectives.sentence_pairs:MaskedLMNextSentence"
     ),
     "masked_lm": ObjectiveRow("modeling.objectives.masked_lm:MaskedLM"),
-} | {name: ObjectiveRow(*row) for name, row in extensions.rows("objectives").items()}
+}
+OBJECTIVES |= {
+    name: ObjectiveRow(*row)
+    for name, row in extensions.rows("objectives", OBJECTIVES).items()
+}

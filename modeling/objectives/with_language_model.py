@@ -40,7 +40,7 @@ class WithLanguageModel(Wrapped):
             raise UserError(
                 f"the language model of the architecture {config.architecture!r} has "
                 f"weights that a task does not have; remove {setting('lm_loss_weight')}, "
-                "which is for a GPT"
+                "which is for one that predicts next tokens"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> "_Model":

@@ -2,7 +2,7 @@
 
 To add an algorithm, add a file and a row to ALGORITHMS; its key is then a value of
 `optimizer`. A schedule is a function and a row of SCHEDULES. A release's combination of
-both is a row of PRESETS.
+both is a row of PRESETS, or of the `optimizers` of an extension.
 
 This module loads no Keras, so that help texts can list the names at once. What a row names
 is imported when it is used.
@@ -12,6 +12,8 @@ import dataclasses
 import pkgutil
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+import extensions
 
 _OF_ADAM = ("bias_correction", "adam_beta_2", "weight_decay")
 
@@ -72,27 +74,10 @@ SCHEDULES = {
     "cosine_to_ratio": Schedule(f"{_HERE}.schedules:cosine_to_ratio", _TO_RATIO),
 }
 
-# facebookresearch/fairseq@3d262bb optim/adam.py, class Adam.
-_FAIRSEQ = {"bias_correction": True, "corrected": "quotient", "not_decayed": "(?!)"}
-# openai/finetune-transformer-lm@a69b5c4 opt.py, adam.
-_OPENAI = {"bias_correction": True, "corrected": "rate", "epsilon": 1e-8}
-# zihangdai/xlnet@bbaa3a6 model_utils.py, get_train_op: two optimizers; the one with
-# weight decay is BERT's that also decays the biases of queries, r_w_bias and others.
-_XLNET = {
-    "corrected": "quotient",
-    "not_decayed": "LayerNorm|layer_norm|(?<!r_[wrs]_)bias",
-}
-_XLNET_UNDECAYED = {"bias_correction": True, "epsilon": 1e-8}
-PRESETS = {
-    "adafactor_constant": Preset("adafactor", "constant"),
-    "adam_weight_decay": Preset("adam"),
-    "electra_adam": Preset("adam", "times_warmup"),
-    "fairseq_adam": Preset("adam", "from_peak", _FAIRSEQ),
-    "openai_adam": Preset("adam", "times_warmup", _OPENAI),
-    "openai_adam_cosine": Preset("adam", "cosine", _OPENAI),
-    "openai_adam_constant": Preset("adam", "constant", _OPENAI),
-    "xlnet_adam": Preset("adam", "to_ratio", _XLNET, _XLNET_UNDECAYED),
-    "xlnet_adam_cosine": Preset("adam", "cosine_to_ratio", _XLNET, _XLNET_UNDECAYED),
+PRESETS = {"adam_weight_decay": Preset("adam")}
+PRESETS |= {
+    name: Preset(*row)
+    for name, row in extensions.rows("optimizers", {*ALGORITHMS, *PRESETS}).items()
 }
 
 

@@ -24,7 +24,8 @@ from modeling.objectives import masked_lm, sentence_pairs
 from tests import samples
 from tests.log import Log
 from text.instances.table import RowOptions
-from text.records import reading, shards
+from text.records import reading
+from text.records.record_set import RecordSet
 
 # Of what has one sum in another order.
 LARGEST = 1e-5
@@ -136,7 +137,7 @@ def main(path, name, every=""):
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
-    data = reading.Records(shards.survey([path], {}), schema)
+    data = reading.Records(RecordSet([path]).files, schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, kind, data)
 

@@ -76,12 +76,12 @@ def test_an_export_killed_between_its_renames_is_found_again(tmp_path):
     final.rename(new)
     for directory in (tmp_path, final):
         assert _find(str(directory))[1] == str(new / "export.json")
-    export_folder.recover(str(tmp_path))
+    export_folder.recover(str(tmp_path), os.listdir(tmp_path))
     assert (final / "file").read_text() == "second"
     # Killed while it wrote: not whole, and removed by the next export alone.
     new.mkdir()
     (new / "file").write_text("half")
-    export_folder.recover(str(tmp_path))
+    export_folder.recover(str(tmp_path), os.listdir(tmp_path))
     assert new.exists()
     replace(final, "third")
     assert everything(tmp_path) == EXPORTED
@@ -98,9 +98,9 @@ def test_a_process_that_exports_is_left_alone(tmp_path):
         with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
             replace(final, "second")
         final.rename(left_by_a_killed_process(final))
-        export_folder.recover(str(tmp_path))
+        export_folder.recover(str(tmp_path), os.listdir(tmp_path))
         assert not final.exists()
-    export_folder.recover(str(tmp_path))
+    export_folder.recover(str(tmp_path), os.listdir(tmp_path))
     assert (final / "file").read_text() == "first"
 
 

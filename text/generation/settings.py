@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import extensions
 import options
 from errors import UserError
 from text.corpus.formats import TextOptions
@@ -19,9 +20,8 @@ class GenerationOptions(TokenizerOptions, RowOptions, TextOptions):
     """Text. With the flags of records, these determine the bytes."""
 
     vocab_file: str = options.field(
-        help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, vocab.json "
-        "or its folder for byte-level BPE, encoder_bpe_40000.json for GPT-1's BPE, or that "
-        "of a model, hf://organization/name[@revision]."
+        help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, or that of a "
+        "model, hf://organization/name[@revision]." + extensions.help_of("vocab_file")
     )
     random_seed: int = options.field(
         12345, help="Seed of all random choices.", at_least=0

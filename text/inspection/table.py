@@ -15,7 +15,8 @@ INSPECTORS = {
     "pairs": PairInspector,
     "full_sentences": FullSentencesInspector,
     "doc_sentences": DocSentencesInspector,
-} | extensions.load_rows("inspectors")
+}
+INSPECTORS |= extensions.load_rows("inspectors", INSPECTORS)
 MASKS = {"static": StaticMaskInspector, "dynamic": WordStartInspector}
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+import extensions
 import options
 from text.corpus.store import Corpus, FlatFile
 from text.records.schema import Feature
@@ -44,7 +45,7 @@ class RecordOptions(options.Group):
     ngram: int = options.field(
         1,
         help="Mask runs of up to this many words. Without --do_whole_word_mask, of tokens; "
-        "n of them with probability proportional to 1/n. ALBERT uses 3.",
+        "n of them with probability proportional to 1/n." + extensions.help_of("ngram"),
         at_least=1,
     )
     mask_share: float = options.field(

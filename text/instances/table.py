@@ -16,7 +16,8 @@ INSTANCES = {
     "pairs": Pairs,
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
-} | extensions.load_rows("instances")
+}
+INSTANCES |= extensions.load_rows("instances", INSTANCES)
 MASKS = {"static": StaticMasks, "dynamic": MasksInTraining}
 
 
@@ -30,10 +31,8 @@ class RowOptions(PairOptions, *extensions.classes("row_options"), RecordOptions)
         help="The kind of record. pairs: two spans and whether the second follows the "
         "first, as in the release. full_sentences: as many sentences as fit, across "
         "documents, for run_pretraining.py --objective=masked_lm; doc_sentences: the same "
-        "within a document. Rows of these two are the same in every pass. sentence_order: "
-        "two consecutive spans and whether they are swapped, as in ALBERT. electra: "
-        "sentences of a document in one segment or two, as in ELECTRA. contiguous: rows "
-        "that continue those of the batch before, for a model with memory, as in XLNet.",
+        "within a document. Rows of these two are the same in every pass."
+        + extensions.help_of("instances"),
     )
     masking: str = options.field(
         "static",

@@ -4,6 +4,7 @@ import functools
 import gzip
 import struct
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -53,29 +54,35 @@ def frame(examples: list[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def is_gzip(path: str) -> bool:
-    """Whether a TFRecord file is compressed with gzip, judging by its first bytes."""
-    with sources.open_file(path) as file:
-        return file.read(3) == b"\x1f\x8b\x08"
+def is_gzip(file: BinaryIO) -> bool:
+    """Whether a TFRecord file, open at its beginning, is compressed with gzip."""
+    magic = file.read(3)
+    file.seek(0)
+    return magic == b"\x1f\x8b\x08"
 
 
 def read(path: str, opener=sources.open_file) -> Iterator[bytes]:
     """Yields the serialized examples of a TFRecord file; `opener` maps its path to the
     open file.
     """
+    with opener(path) as file:
+        yield from read_open(file, path)
+
+
+def read_open(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yields the serialized examples of a TFRecord file, open at its beginning."""
     number = 0
-    packed = is_gzip(path)
-    with opener(path) as raw:
-        file = gzip.GzipFile(fileobj=raw) if packed else raw
-        try:
-            while header := file.read(12):
-                number += 1
-                yield _read_record(file, header, f"{path}: record {number}")
-        except (EOFError, gzip.BadGzipFile, gzip.zlib.error) as error:
-            raise UserError(
-                f"{path}: record {number + 1}: the compressed data is damaged "
-                f"({error}); write or copy the file again"
-            ) from error
+    if is_gzip(file):
+        file = gzip.GzipFile(fileobj=file)
+    try:
+        while header := file.read(12):
+            number += 1
+            yield _read_record(file, header, f"{path}: record {number}")
+    except (EOFError, gzip.BadGzipFile, gzip.zlib.error) as error:
+        raise UserError(
+            f"{path}: record {number + 1}: the compressed data is damaged "
+            f"({error}); write or copy the file again"
+        ) from error
 
 
 def _read_record(file, header, where):

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
-from text.records import blocks, encoding, shards
+from errors import UserError, count
+from text.records import blocks, encoding
+from text.records.record_set import RecordFile
 from text.records.schema import Feature
 
 # What reading a damaged file raises, somewhere within a training step.
@@ -58,7 +59,7 @@ class Records:
     """The records of several files under one schema.
 
     Args:
-        files: what `shards.survey` returned.
+        files: those that contain nothing are left out.
         schema: the features of a record; integers are read as int32. The limits of
             integers are checked whenever a batch is read, the others by `check`.
         sizes: the values of the schema's named limits, as in a config.
@@ -68,27 +69,30 @@ class Records:
 
     def __init__(
         self,
-        files: list[shards.RecordFile],
+        files: list[RecordFile],
         schema: Schema,
         sizes: Mapping[str, int] | None = None,
         rows_per_batch: int = 0,
     ):
         self.rows_per_batch = rows_per_batch
-        self.files = files
-        self.total = sum(file.records for file in files)
+        self.files = [file for file in files if file.total]
+        if not self.files:
+            others = f" and {count(len(files) - 1, 'more file')}" if files[1:] else ""
+            raise UserError(f"{files[0].path}{others}: no records; write them again")
+        self.total = sum(file.total for file in self.files)
         # Whether any file is packed: then every host reads all of them from the beginning
         # of the epoch.
-        self.packed = any(file.compression for file in files)
+        self.packed = any(file.beginning.compression for file in self.files)
         self._schema = schema
         limits = {feature.name: feature.limit(sizes or {}) for feature in schema}
         self._limits = {name: n for name, n in limits.items() if n is not None}
         # Our name of a feature -> its name in these files, None if it is always 1.
         self._names = {}
-        for file in files:
-            self._check_first(file)
+        for file in self.files:
+            self._check_kind(file)
 
-    def _check_first(self, file: shards.RecordFile) -> None:
-        first = next(shards.scan(file.path), b"")
+    def _check_kind(self, file: RecordFile) -> None:
+        first = next(iter(file.beginning.records), b"")
         try:
             features = encoding.features_of(first)
         except ValueError as error:
@@ -108,28 +112,34 @@ class Records:
                 f"{file.path}: record 1 {fault}; check the lengths and the kind of record"
             )
 
-    def check(self, first: int | None = None) -> None:
-        """Reads and checks the first records of every file, or all of them."""
-        if first is None:
-            self._check_layout()
+    def check_beginnings(self) -> None:
+        """Checks the first records of every file."""
         for file in self.files:
-            records = itertools.islice(shards.scan(file.path), first)
-            number = 0
-            while examples := list(itertools.islice(records, _CHECKED_TOGETHER)):
-                if fault := self._fault(examples):
-                    row, what = fault
-                    raise UserError(f"{file.path}: record {number + row + 1} {what}")
-                number += len(examples)
-            if first is None:
-                shards.check_number(file.path, number, file.records)
+            self._check_records(file, file.beginning.records)
+
+    def check(self) -> None:
+        """Reads and checks all records."""
+        self._check_layout()
+        for file in self.files:
+            file.check_unchanged(self._check_records(file, file.scan()))
+
+    def _check_records(self, file, records):
+        """Checks records of a file, from its first on; returns how many they are."""
+        records, number = iter(records), 0
+        while examples := list(itertools.islice(records, _CHECKED_TOGETHER)):
+            if fault := self._fault(examples):
+                row, what = fault
+                raise UserError(f"{file.path}: record {number + row + 1} {what}")
+            number += len(examples)
+        return number
 
     def _check_layout(self):
         """Checks where the records of plain files begin, without parsing them."""
         for file in self.files:
             if file.offsets is None:
                 continue
-            number, offsets = shards.count(file.path, file.compression)
-            shards.check_number(file.path, number, file.records)
+            number, offsets = file.count()
+            file.check_unchanged(number)
             for block in np.flatnonzero(offsets != file.offsets)[:1]:
                 raise UserError(
                     f"{file.path}: record {block * blocks.BLOCK + 1} begins at byte "
@@ -179,7 +189,7 @@ class Records:
     def _open(self, index):
         """Dataset of (file, record number, serialized record) of one file."""
         paths = tf.constant([file.path for file in self.files])
-        compressions = tf.constant([file.compression for file in self.files])
+        compressions = tf.constant([file.beginning.compression for file in self.files])
         dataset = tf.data.TFRecordDataset(paths[index], compressions[index])
         return dataset.enumerate(start=1).map(lambda number, x: (index, number, x))
 
@@ -228,7 +238,7 @@ class Records:
         return (
             [file.path for file in self.files],
             [file.offsets for file in self.files],
-            [file.records for file in self.files],
+            [file.total for file in self.files],
         )
 
     @as_written
@@ -281,10 +291,10 @@ class Records:
         """The file and record number of every record in one batch of `training`."""
         first = batch * batch_size
         if self.rows_per_batch:
-            ends = np.cumsum([file.records for file in self.files])
+            ends = np.cumsum([file.total for file in self.files])
             numbers = np.arange(first, first + batch_size) % self.total
             files = np.searchsorted(ends, numbers, "right")
-            numbers += 1 + np.array([file.records for file in self.files])[files]
+            numbers += 1 + np.array([file.total for file in self.files])[files]
             numbers -= ends[files]
             return [
                 (self.files[file].path, number)

@@ -20,7 +20,7 @@ def hugging_face_classes(*names: str, kind: str = "") -> tuple[str | None, ...]:
     Args:
         kind: the name of a `Kind`, to which extensions may add classes.
     """
-    classes = extensions.rows("tokenizer_classes").items()
+    classes = extensions.rows("tokenizer_classes", names).items()
     names += tuple(name for name, of_kind in classes if of_kind == kind)
     return None, *names, *(f"{name}Fast" for name in names), *_GENERIC_CLASSES
 

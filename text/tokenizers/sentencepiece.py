@@ -42,7 +42,8 @@ def in_order(families: Mapping[str, Family]) -> dict[str, Family]:
 
 
 # A model is of the first whose special tokens it has.
-FAMILIES = in_order(extensions.load_rows("piece_models") | {"kobert": KOBERT})
+_CORE = {"kobert": KOBERT}
+FAMILIES = in_order(extensions.load_rows("piece_models", _CORE) | _CORE)
 
 
 # === Pieces ==========================================================================

@@ -237,7 +237,7 @@ def config(tokenizer) -> dict[str, object]:
 
 
 def settings_of_config(config: Mapping) -> dict[str, bool | None]:
-    """The `Tokenizer.hugging_face_settings` of a tokenizer_config.json like `config`."""
+    """The flags of text in a tokenizer_config.json; None where it leaves one open."""
     keeps = config.get("keep_accents")
     return {
         "do_lower_case": config.get("do_lower_case"),

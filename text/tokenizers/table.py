@@ -27,10 +27,13 @@ DECOMPOSITION_WARNING = (
     "or Japanese text, --strip_accents=false keeps them whole"
 )
 
+_CORE = ("wordpiece", "sentencepiece")
 # The last one that reads a vocabulary file is used; WordPiece, the first, takes any.
 TOKENIZERS: dict[str, Kind] = {
     "wordpiece": WordPieceKind(),
-    **{name: kind() for name, kind in extensions.load_rows("tokenizers").items()},
+    **{
+        name: kind() for name, kind in extensions.load_rows("tokenizers", _CORE).items()
+    },
     "sentencepiece": SentencePieceKind(),
 }
 
@@ -100,8 +103,8 @@ class OpenVocabulary:
                 return kind
         raise UserError(
             f"{self.path}: model.type is {content['model']['type']}, which is not "
-            "supported with this pre_tokenizer; use a model with BERT's WordPiece, "
-            "RoBERTa's or GPT's BPE, or Unigram"
+            "supported with this pre_tokenizer; use a model of the kind "
+            f"{', '.join(TOKENIZERS)}{extensions.hint()}"
         )
 
     @functools.cached_property
@@ -129,7 +132,8 @@ class OpenVocabulary:
     def resolve(self, options: "TokenizerOptions") -> Mapping[str, object]:
         """The options and what they mean for this vocabulary; see `Kind.resolve`."""
         options = options.fill_in(self)
-        values = self.kind.resolve(options, self.file)
+        with self._name_real_format():
+            values = self.kind.resolve(options, self.file)
         return {"split_cjk": options.split_cjk, **values}
 
     @contextlib.contextmanager
@@ -140,12 +144,13 @@ class OpenVocabulary:
         except UserError as error:
             if self.kind is not TOKENIZERS["wordpiece"]:
                 raise
-            if what := _describe_other_format(self.file.content):
+            if what := _describe_other_format(self.file):
                 raise UserError(f"{self.path}: {what}") from error
             raise
 
 
-def _describe_other_format(content):
+def _describe_other_format(file):
+    content = file.content
     if sentencepiece_files.is_model(content):
         return (
             "is a SentencePiece model, not a vocab.txt; give it a name that ends in "
@@ -161,6 +166,8 @@ def _describe_other_format(content):
             "lists SentencePiece's pieces and their scores; pass the .model file next to "
             "it"
         )
+    if file.name.endswith(".json") and file.json is None:
+        return f"is not a vocabulary that a tokenizer here reads{extensions.hint()}"
     return None
 
 
@@ -190,9 +197,7 @@ class TokenizerOptions(options.Group):
         None,
         help="Lowercase the text, for uncased vocabularies. By default, this and the other "
         "flags of text are as the checkpoint, the records or the vocabulary say; if they "
-        "say nothing, this one is true, but false for a SentencePiece model with XLNet's "
-        "special tokens. --do_lower_case, --strip_accents and --split_cjk do not apply to "
-        "a byte-level vocabulary (vocab.json) or T5's, which keep text as it is.",
+        "say nothing, this one is true." + extensions.help_of("do_lower_case"),
     )
     strip_accents: bool | None = options.field(
         None,

@@ -155,7 +155,7 @@ class Vocabulary:
         if self._cls_id is None:
             raise UserError(
                 f"{self.path or 'the vocabulary'}: has no token at the start of a row, "
-                "like [CLS], because its models read a text and write another, as T5 does; "
+                "like [CLS], because its models read a text and write another; "
                 "use the vocabulary of an encoder"
             )
         return self._cls_id
@@ -206,7 +206,7 @@ class Vocabulary:
             raise UserError(
                 f"{self.path or 'the vocabulary'}: has no tokens that can stand for what "
                 "is left out of a text, [unusedN] or <extra_id_N>; learn one that has them "
-                "with build_vocab.py, --num_unused=100 or --special_tokens=t5"
+                "with build_vocab.py --num_unused=100, or --special_tokens of such a model"
             )
         return ids
 

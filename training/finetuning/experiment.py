@@ -64,14 +64,15 @@ class Experiment:
         )
         if flags.do_export:
             export_folder.check_place(flags.output_dir)
+        self._recall()
         # Must precede anything that makes TensorFlow look for devices.
         self.strategy = strategy or flags.strategy()
         self.chief = distribution.is_chief(self.strategy)
         self.log = self._report(self.folder, 1, 1)
         distribution.on_chief(
-            self.strategy, lambda: export_folder.recover(flags.output_dir)
+            self.strategy,
+            lambda: export_folder.recover(flags.output_dir, self.folder.names),
         )
-        self._recall()
         self.sets = Sets(task, flags, self.folder, self.strategy, self.log)
 
     @property

@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Mapping
 
+import extensions
 import options
 from errors import UserError
 from files.inputs import LineOptions
@@ -61,8 +62,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         1.0,
         help="Factor f that lowers the learning rate of lower layers. The head has the "
         "full rate, the pooler f times the rate, the top layer f squared times the rate, "
-        "and so on down to the embeddings. 0.8 for ELECTRA, 0.9 for its large model; 1 "
-        "gives all the same rate.",
+        "and so on down to the embeddings. 1 gives all the same rate."
+        + extensions.help_of("layerwise_lr_decay"),
         above=0,
         at_most=1,
         identity=True,
@@ -137,8 +138,9 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
 
     lm_loss_weight: float = options.field(
         0.0,
-        help="For a GPT: while training, also predict every next token, and add this times "
-        "the loss; 0.5 in its release.",
+        help="For a language model that reads in one direction: while training, also "
+        "predict every next token, and add this times the loss."
+        + extensions.help_of("lm_loss_weight"),
         at_least=0,
         identity=True,
         only_for={"distill_from": options.ABSENT, "features": options.ABSENT},
@@ -162,8 +164,9 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         None,
         choices=tuple(FEATURES),
         help="Freeze the encoder and train BiLSTM layers on these of its outputs: two, "
-        "unless --lstm_layers gives another number. mix is ELMo's: a learned weighted sum "
-        "of the embeddings and all layers, times a learned factor.",
+        "unless --lstm_layers gives another number. mix: a learned weighted sum of the "
+        "embeddings and all layers, times a learned factor."
+        + extensions.help_of("features"),
     )
 
     distill_live: bool = options.field(

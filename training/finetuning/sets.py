@@ -117,7 +117,7 @@ class Sets:
 
         if not distribution.is_chief(self.strategy):
             collect_notes()
-        distribution.on_chief(
+        note = distribution.on_chief(
             self.strategy, lambda: self._provide(path, make_rows, layout, fingerprint)
         )
         collect_notes()
@@ -125,7 +125,7 @@ class Sets:
             distribution.on_chief(
                 self.strategy, lambda: self.teacher.keep(split, answers, make_rows)
             )
-        note = _read_note(path)
+        note = note or _read_note(path)
         distribution.check_same(
             self.strategy,
             note.get("rows", -1),
@@ -162,12 +162,15 @@ class Sets:
         return self.teacher.answers(split)
 
     def _provide(self, path, made, layout, fingerprint):
-        """Makes sure that a file has these rows and keeps them until `close`."""
+        """Makes sure that a file has these rows and keeps them until `close`.
+
+        Returns:
+            the file's note.
+        """
         with anywhere.access(path):
             self.folder.claim()
             if sources.is_remote(path):
-                self._refresh(path, made, layout, fingerprint)
-                return
+                return self._refresh(path, made, layout, fingerprint)
             waiting = False
             while True:
                 # A process locks a file exclusively while it checks or writes it, and
@@ -176,27 +179,34 @@ class Sets:
                     in_use = _try_lock(alone, path, shared=False)
                     if not in_use:
                         local.remove_temporaries(path)
-                        self._refresh(path, made, layout, fingerprint)
+                        note = self._refresh(path, made, layout, fingerprint)
                 if not _try_lock(self._locks, path, shared=True):
                     break
                 if not waiting:
                     self.log.say(f"{path}: waiting for another process to write it")
                 waiting = True
                 time.sleep(0.5)
-        if in_use and not _is_fresh(path, fingerprint):
-            raise in_use
+        if in_use:
+            note = _read_note(path)
+            if not _is_fresh(path, note, fingerprint):
+                raise in_use
+        return note
 
     def _refresh(self, path, made, layout, fingerprint):
-        """Writes a file unless there is an intact one of exactly this set."""
-        if _is_fresh(path, fingerprint):
-            return
-        if not _read_note(path):
+        """Writes a file unless there is an intact one of exactly this set.
+
+        Returns:
+            the file's note.
+        """
+        note = _read_note(path)
+        if _is_fresh(path, note, fingerprint):
+            return note
+        if not note:
             for place in (path, f"{path}.json"):
                 self.folder.check_own(os.path.basename(place))
-        note = _read_note(path)
-        if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
+        elif _is_of(note, fingerprint):
             self.log.say(f"{path}: damaged; rebuilding it")
-        self._write(path, made, layout, fingerprint)
+        return self._write(path, made, layout, fingerprint)
 
     def _rows(self, examples, split, layout):
         self.task.counts.clear()
@@ -213,7 +223,7 @@ class Sets:
                 progress.advance(1)
 
     def _write(self, path, made, layout, fingerprint):
-        """Writes rows, and a note of what they were made from."""
+        """Writes rows, and a note of what they were made from; returns the note."""
         # The note comes first, because a file that a killed process left without one would
         # seem to be somebody else's. Without a checksum, it does not describe a file yet.
         note = {"fingerprint": fingerprint}
@@ -223,6 +233,7 @@ class Sets:
         note["counts"] = dict(self.task.counts)
         note |= {name: self._num_tokens[name] for name in ("tokens", "unknown")}
         _write_note(path, note)
+        return note
 
     def _name(self, split):
         """The release's names: train, eval, predict; further sets add their own."""
@@ -260,12 +271,15 @@ def _write_note(path, note):
         file.write(json.dumps(note, indent=2) + "\n")
 
 
-def _is_fresh(path, fingerprint):
+def _is_of(note, fingerprint):
+    """Whether a note is complete, and of exactly this set."""
+    return note.keys() >= _NOTED and note["fingerprint"] == fingerprint
+
+
+def _is_fresh(path, note, fingerprint):
     """Whether a file is intact and of exactly this set."""
-    note = _read_note(path)
     return (
-        note.keys() >= _NOTED
-        and note["fingerprint"] == fingerprint
+        _is_of(note, fingerprint)
         and anywhere.exists(path)
         and note["sha256"] == _sha256(path)
     )

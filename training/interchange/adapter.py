@@ -79,6 +79,8 @@ class Adapter:
             weight that it must equal if that head exists, and a description of it.
         shared: a weight that a model may have of its own -> the one that it otherwise
             has in its place, and a description of that; released names.
+        shared_if: values of their config with which a file that lacks the former has the
+            latter in its place, whatever the released config says.
         heads: purpose of a head without a name of its own -> their class that has it.
         classes: released names -> their class for a model that has all of them; the
             first match counts.
@@ -112,6 +114,7 @@ class Adapter:
     masked_lm: str
     tied: Mapping[str, tuple[str, str]] = {}
     shared: Mapping[str, tuple[str, str]] = {}
+    shared_if: Mapping[str, object] = {}
     heads: Mapping[str, str] = {}
     classes: Mapping[tuple[str, ...], str]
     causal: Mapping[str, str] = {}

@@ -6,8 +6,14 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from errors import UserError
+from files import json_files
 from modeling.architectures.config import EncoderConfig
 from text.tokenizers.tokenizer import Tokenizer
+
+
+def read_values(path: str) -> dict:
+    """The content of a config; raises UserError if it cannot be read."""
+    return json_files.read_object(path, "use the bert_config.json of a model")
 
 
 class Format(abc.ABC):
@@ -91,6 +97,10 @@ class Format(abc.ABC):
             variables: names of the model's.
         """
         del variables
+
+    def read_config(self, path: str) -> dict:
+        """The content of a config next to the weights; see `read_values`."""
+        return read_values(path)
 
     def task(self) -> dict:
         """What the files say about the head, for `hugging_face.write`."""

@@ -102,6 +102,10 @@ class HuggingFace(Format):
             f"model is from, or pass {setting('bert_config_file')}"
         )
 
+    def read_config(self, path: str) -> dict:
+        is_known = path == self._config_file and self._config
+        return dict(self._config) if is_known else super().read_config(path)
+
     def task(self) -> dict:
         config = self._config
         if not config and anywhere.exists(self._config_file):
@@ -234,11 +238,8 @@ class HuggingFace(Format):
         adapter = self._adapter
         config = self._config if adapter.shared.keys() - tensors.keys() else {}
         for own, (other, _) in adapter.shared.items():
-            # For transformers 5, a T5 shares the table even if its outputs are not scaled,
-            # unless the file has both.
-            is_shared = config.get("tie_word_embeddings") and other in tensors
-            is_shared = is_shared and _any_begins(tensors, own.partition("/")[0] + "/")
-            if is_shared and config.get("scale_decoder_outputs") is False:
+            is_shared = adapter.shared_if.items() <= config.items() and other in tensors
+            if is_shared and _any_begins(tensors, own.partition("/")[0] + "/"):
                 transposed = adapter.of_released(own).transposed
                 tensors.setdefault(own, tensors[other]._replace(transposed=transposed))
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from errors import UserError
+from text.tasks import tags
 from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
 
@@ -52,6 +53,7 @@ def config_of_heads(
         tensors: by released names.
         task: see `hugging_face.write`.
     """
+    task = _name_tags(task)
     head = task.get("head")
     if "output_weights" not in tensors:
         if head:
@@ -76,6 +78,16 @@ def config_of_heads(
         )
     config = {"architectures": [adapter.heads[head]]}
     return config if head == "choice" else config | _config_of_labels(task, number)
+
+
+def _name_tags(task) -> Mapping[str, object]:
+    """Of a tagger, the labels are its tags, or O and then B and I of each type."""
+    if "tags" in task:
+        return {"head": "tagging"} | task | {"labels": task["tags"]}
+    if "entity_types" in task:
+        labels = tags.labels_of(task["entity_types"])
+        return {"head": "tagging"} | task | {"labels": labels}
+    return task
 
 
 def _config_of_labels(task, number) -> dict:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import ml_dtypes
@@ -104,11 +104,13 @@ def is_weights(path: str) -> bool:
     return os.path.basename(path) == WEIGHTS
 
 
-def read(path: str) -> Stored:
+def read(path: str, architecture_of: Callable[[str], str | None]) -> Stored:
     """Reads an adapter.
 
     Args:
         path: of an adapter_model.safetensors.
+        architecture_of: the architecture of the base at a path or address, if its files
+            tell; asked if the names of the adapter's tensors do not.
     Raises:
         UserError: a file is missing or damaged, or describes another kind of adapter.
     """
@@ -121,11 +123,9 @@ def read(path: str) -> Stored:
             f"{path}: the file is damaged or incomplete ({error}); copy or download it "
             "again"
         ) from error
-    base = config[BASE]
-    if not anywhere.exists(base) and hub.is_name(base):
-        base = str(hub.Address(base, config.get("revision") or None))
+    base = _base_of(config)
     names = [_parts(name)[0] for name in stored]
-    adapter, tensors = _adapter_of(names, base), {}
+    adapter, tensors = _adapter_of(names, lambda: architecture_of(base)), {}
     for name, value in stored.items():
         their_name, side = _parts(name)
         pair = adapter.of_hugging_face(their_name)
@@ -202,6 +202,14 @@ def _config(path):
     return config
 
 
+def _base_of(config):
+    """The path or address of the base."""
+    base = config[BASE]
+    if not anywhere.exists(base) and hub.is_name(base):
+        return str(hub.Address(base, config.get("revision") or None))
+    return base
+
+
 def _parts(name):
     """The name of their tensor, and which of the two matrices it is, if it is one."""
     name = name.removeprefix(_PREFIX)
@@ -210,11 +218,11 @@ def _parts(name):
     return name, None
 
 
-def _adapter_of(names: Collection[str], base: str) -> Adapter:
+def _adapter_of(names: Collection[str], architecture: Callable) -> Adapter:
     """The one that knows the most tensors.
 
-    An encoder alone has the same names in several architectures; then the config of the
-    base decides.
+    An encoder alone has the same names in several architectures; then that of the base
+    decides.
     """
     number = {
         row: sum(row.of_hugging_face(name) is not None for name in names)
@@ -222,9 +230,8 @@ def _adapter_of(names: Collection[str], base: str) -> Adapter:
     }
     rows = [row for row in number if number[row] == max(number.values())]
     if len(rows) > 1:
-        folder = hub.local(base, "config")
-        config = json_files.read_own(os.path.join(folder, "config.json"))
-        rows.sort(key=lambda row: row.model_type != config.get("model_type"))
+        of_base = architecture()
+        rows.sort(key=lambda row: row.architecture != of_base)
     return rows[0]
 
 

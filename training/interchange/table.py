@@ -11,8 +11,10 @@ from modeling.architectures.config import EncoderConfig
 from training.interchange.adapter import Adapter
 from training.interchange.bert_adapter import BertAdapter
 
-ADAPTERS: dict[str, Adapter] = {"bert": BertAdapter()} | {
-    name: adapter() for name, adapter in extensions.load_rows("adapters").items()
+ADAPTERS: dict[str, Adapter] = {"bert": BertAdapter()}
+ADAPTERS |= {
+    name: adapter()
+    for name, adapter in extensions.load_rows("adapters", ADAPTERS).items()
 }
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for row in ADAPTERS.values() for head in row.heads))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import extensions
 import options
 from errors import UserError
 from modeling.objectives.table import OBJECTIVES
@@ -21,16 +22,9 @@ class ObjectiveOptions(*_GROUPS, options.Group):
         choices=tuple(OBJECTIVES),
         help="What to learn. masked_lm_next_sentence: BERT's; masked words, and whether "
         "the second of two spans follows the first. masked_lm: masked words alone. "
-        "masked_lm_sentence_order: ALBERT's; masked words, and whether two spans are "
-        "swapped; needs records of create_pretraining_data.py --instances=sentence_order. "
-        "All others need records of create_pretraining_data.py --masking=dynamic. "
-        "next_token: language modelling, for a config whose attention_direction is "
-        "left_to_right or right_to_left. bidirectional_lm: both directions at once, for an "
-        "ELMo. replaced_tokens: ELECTRA's; a generator fills masks, and a discriminator, "
-        "the encoder to use later, finds the tokens that are not the original ones. "
-        "permuted: XLNet's; spans of tokens, predicted in a random order. "
-        "span_corruption: T5's; a decoder writes the spans that the encoder's text lacks; "
-        "needs --vocab_file.",
+        "One whose name does not begin with masked_lm needs records of "
+        "create_pretraining_data.py --masking=dynamic."
+        + extensions.help_of("objective"),
         identity=True,
         common=True,
     )

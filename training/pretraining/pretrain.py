@@ -5,8 +5,6 @@ import io
 import json
 import math
 import pkgutil
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,40 +12,15 @@ from training.pretraining import dry_run, exports, pretraining_records, word_tea
 from training.run import capacity, checks, distribution, loop, report, settle
 from training.storage.folder import SKIPPED_BATCH, TEXT
 from errors import UserError, count
-from modeling.architectures.config import EncoderConfig
-from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from serving import export_folder, forms
 from text.instances.table import RowOptions
 from text.records import reading
+from text.records.record_set import RecordSet
 from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.options import PretrainingOptions
-from training.pretraining.pretraining_records import RecordSet
+from training.pretraining.pretraining_records import Inputs
 from training.run.run import Run, identity_of, results_file
-
-
-class _Inputs(NamedTuple):
-    """What a run is made of.
-
-    Attributes:
-        config: the architecture.
-        tokenizer: of the vocabulary, if that is known.
-        text: how the text became ids, as far as it is known.
-        objective, steps: see `loop.Trainer`.
-        drawn: the settings of masks that are drawn in training.
-        data, held_out: the records; None without --input_file, --eval_input_file.
-        teacher: of a distillation.
-    """
-
-    config: EncoderConfig
-    tokenizer: Tokenizer | None
-    text: dict
-    objective: Objective
-    steps: list[Callable]
-    drawn: dict
-    data: reading.Records | None
-    held_out: reading.Records | None
-    teacher: word_teacher.WordTeacher | None
 
 
 def pretrain(flags: PretrainingOptions) -> None:
@@ -57,63 +30,46 @@ def pretrain(flags: PretrainingOptions) -> None:
         UserError: flags, config, records or checkpoints do not match.
     """
     records = RecordSet([*flags.input_file, *flags.eval_input_file])
-    model = settle.TrainableModel(flags, lambda: _known_records(flags, records))
+    model = settle.TrainableModel(flags, lambda: _known_model(flags, records))
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
+    tokenizer = _tokenizer(model)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = flags.strategy()
-    _check_divisions(flags, strategy.num_replicas_in_sync)
-    _check_capacity(flags, config, objective.state, strategy.num_replicas_in_sync)
+    _check_devices(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
-    log.say(f"reading {len(records.paths)} file(s) of records")
-    inputs, flags = _read(model, records, strategy), model.flags
+    log.say(f"reading {len(records.files)} file(s) of records")
+    inputs, flags = _read(model, tokenizer, records, strategy), model.flags
     if flags.dry_run:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
-    distribution.on_chief(strategy, lambda: export_folder.recover(flags.output_dir))
+    distribution.on_chief(
+        strategy, lambda: export_folder.recover(flags.output_dir, folder.names)
+    )
     run = Run(
         model,
         strategy,
         log,
         folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=pretraining_records.mask_flags(RowOptions(masking="dynamic")),
+        defaults=pretraining_records.mask_flags(RowOptions(masking="dynamic").make()),
     )
     run.check()
     with run.hold():
         _run(run, flags, inputs, strategy)
 
 
-def _read(model: settle.TrainableModel, records: RecordSet, strategy) -> _Inputs:
+def _read(model: settle.TrainableModel, tokenizer, records, strategy) -> Inputs:
     """Reads all that a run is made of."""
-    described, flags = records.descriptions, model.flags
-    if flags.do_export and not flags.vocab_file:
-        raise UserError("--do_export needs the --vocab_file of the records")
-    config, tokenizer = model.config, _tokenizer(model) if flags.vocab_file else None
-    objective, steps, schema, drawn = pretraining_records.choose_objective(
-        flags, config, records.paths, described, tokenizer
-    )
-    _check_devices(flags, objective, strategy.num_replicas_in_sync)
-    data, held_out = (
-        pretraining_records.read(files, described, flags, config, schema)
-        if files
-        else None
-        for files in (flags.input_file, flags.eval_input_file)
-    )
-    pretraining_records.check_vocabularies(described, flags, tokenizer)
-    if flags.do_train:
-        pretraining_records.check_batches(data, flags)
-    text = tokenizer.settings if tokenizer else records.text_settings
-    teacher = None
-    if flags.distill_from and flags.do_train:
-        teacher = word_teacher.load(flags, config, text, strategy)
-        objective = teacher.distill(flags, config, objective)
-    return _Inputs(
-        config, tokenizer, text, objective, steps, drawn, data, held_out, teacher
-    )
+    inputs, flags = pretraining_records.read(model, records, tokenizer), model.flags
+    if not (flags.distill_from and flags.do_train):
+        return inputs
+    teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
+    objective = teacher.distill(flags, model.config, inputs.objective)
+    return inputs._replace(objective=objective, teacher=teacher)
 
 
-def _run(run: Run, flags: PretrainingOptions, inputs: _Inputs, strategy) -> None:
+def _run(run: Run, flags: PretrainingOptions, inputs: Inputs, strategy) -> None:
     """Trains, evaluates and exports; all but the checkpoint has been checked."""
     trainer, log = _make_trainer(flags, inputs, strategy), run.log
     log.say(trainer.description)
@@ -143,7 +99,7 @@ def _make_log(flags: PretrainingOptions, folder, strategy) -> report.Report:
     )
 
 
-def _make_trainer(flags: PretrainingOptions, inputs: _Inputs, strategy) -> loop.Trainer:
+def _make_trainer(flags: PretrainingOptions, inputs: Inputs, strategy) -> loop.Trainer:
     objective = inputs.objective
     return loop.Trainer(
         strategy,
@@ -171,15 +127,13 @@ def _tell_needs(flags: PretrainingOptions, trainer, data) -> None:
             print("time and memory include the teacher; weights and operations do not")
 
 
-def _check_devices(flags: PretrainingOptions, objective, replicas):
-    if objective.state and replicas > 1:
+def _check_devices(flags: PretrainingOptions, config, state, replicas):
+    """Refuses batches that cannot be divided or do not fit, and memory for several."""
+    if state and replicas > 1:
         raise UserError(
-            f"{pretraining_records.memory_flag(flags, objective.state)}: memory is for one "
-            "device; use --distribution=one, or leave the flag out"
+            f"{pretraining_records.memory_flag(flags, state)}: memory is for one device; "
+            "use --distribution=one, or leave the flag out"
         )
-
-
-def _check_divisions(flags: PretrainingOptions, replicas):
     if flags.do_train:
         checks.check_division(
             "train_batch_size",
@@ -188,6 +142,7 @@ def _check_divisions(flags: PretrainingOptions, replicas):
             flags.gradient_accumulation_steps,
         )
     checks.check_division("eval_batch_size", flags.eval_batch_size, replicas)
+    _check_capacity(flags, config, state, replicas)
 
 
 def _check_capacity(flags: PretrainingOptions, config, state, replicas):
@@ -221,7 +176,7 @@ def _check_capacity(flags: PretrainingOptions, config, state, replicas):
 # --- The run -------------------------------------------------------------------------
 
 
-def _identity(flags: PretrainingOptions, inputs: _Inputs) -> dict:
+def _identity(flags: PretrainingOptions, inputs: Inputs) -> dict:
     parts = pretraining_records.identity(inputs.data), inputs.drawn
     return identity_of(flags, inputs.config, inputs.teacher, *parts)
 
@@ -240,7 +195,7 @@ def _evaluate(
         )
 
 
-def _train(run: Run, trainer, flags: PretrainingOptions, inputs: _Inputs) -> None:
+def _train(run: Run, trainer, flags: PretrainingOptions, inputs: Inputs) -> None:
     size, data, held_out = flags.train_batch_size, inputs.data, inputs.held_out
     try:
         with pretraining_records.blaming(data):
@@ -346,20 +301,24 @@ def _required_variables(flags: PretrainingOptions, trainer) -> tuple[str, ...]:
     return tuple(path for path in paths if path.startswith(variables))
 
 
-def _known_records(
-    flags: PretrainingOptions, records: RecordSet
-) -> settle.KnownRecords:
+def _known_model(flags: PretrainingOptions, records: RecordSet) -> settle.KnownRecords:
     """What the records know of the model."""
-    paths = {description.vocab_file for description in records.descriptions.values()}
+    paths = {description.vocab_file for description in records.descriptions}
     return settle.KnownRecords(
-        records.text_settings,
+        pretraining_records.text_settings(records),
         sorted(paths - {None}),
         flags.do_export or "tokens" in flags.objective_class.needs.rows,
     )
 
 
-def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
-    flags, tokenizer = model.flags, model.tokenizer
+def _tokenizer(model: settle.TrainableModel) -> Tokenizer | None:
+    """That of the records, if their vocabulary is known."""
+    flags = model.flags
+    if not flags.vocab_file:
+        if flags.do_export:
+            raise UserError("--do_export needs the --vocab_file of the records")
+        return None
+    tokenizer = model.tokenizer
     if flags.do_export:
         export_folder.check_place(flags.output_dir)
         exporter = flags.objective_class.exporter
@@ -375,7 +334,7 @@ def _tokenizer(model: settle.TrainableModel) -> Tokenizer:
     return tokenizer
 
 
-def _text_files(inputs: _Inputs) -> dict[str, str | bytes]:
+def _text_files(inputs: Inputs) -> dict[str, str | bytes]:
     """The vocabulary, and how the text became ids, as far as they are known, by name."""
     files = dict(inputs.tokenizer.files) if inputs.tokenizer else {}
     if inputs.text:
@@ -383,7 +342,7 @@ def _text_files(inputs: _Inputs) -> dict[str, str | bytes]:
     return files
 
 
-def _export(trainer, flags: PretrainingOptions, inputs: _Inputs, log):
+def _export(trainer, flags: PretrainingOptions, inputs: Inputs, log):
     form = trainer.for_evaluation.exporter.form
     settings = exports.ExportSettings(
         tokenizer=inputs.tokenizer,

@@ -2,66 +2,99 @@
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from training.run import checks
+from training.run import checks, settle
 from errors import UserError
-from files import anywhere
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.objective import Needs, Objective, RowState, Tokens
 from modeling.objectives.table import OBJECTIVES
+from text.instances.instances import Instances
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
 from text.instances.table import RowOptions
-from text.records import descriptions, encoding, framing, reading, shards
-from text.records.descriptions import Description
+from text.records import encoding, reading
+from text.records.record_set import RecordFile, RecordSet
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
 from training.pretraining.options import PretrainingOptions
+from training.pretraining.word_teacher import WordTeacher
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 _MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
-# At the beginning of every file.
-_CHECKED_RECORDS = 16
-_COMPARED_BYTES = 1 << 16
 
-Described = Mapping[str, Description]  # by record file
+Rows = Mapping[RecordFile, Instances]  # the kind of rows of each file
 
 
-class RecordSet:
-    """The record files that patterns match; what is next to them is read once."""
+class Inputs(NamedTuple):
+    """What a run is made of.
 
-    def __init__(self, patterns: Iterable[str]):
-        self._patterns = patterns
+    Attributes:
+        config: the architecture.
+        tokenizer: of the vocabulary, if that is known.
+        text: how the text became ids, as far as it is known.
+        objective, steps: see `loop.Trainer`.
+        drawn: the settings of masks that are drawn in training.
+        data, held_out: the records; None without --input_file, --eval_input_file.
+        teacher: of a distillation.
+    """
 
-    @functools.cached_property
-    def paths(self) -> list[str]:
-        """Raises UserError if a pattern matches nothing."""
-        return shards.find(self._patterns)
+    config: EncoderConfig
+    tokenizer: Tokenizer | None
+    text: dict
+    objective: Objective
+    steps: list[Callable]
+    drawn: dict
+    data: reading.Records | None
+    held_out: reading.Records | None
+    teacher: WordTeacher | None = None
 
-    @functools.cached_property
-    def descriptions(self) -> Described:
-        """The descriptions next to the files."""
-        return descriptions.find(self.paths)
 
-    @functools.cached_property
-    def text_settings(self) -> dict:
-        """What the descriptions agree on of how text became ids."""
-        names = [field.name for field in dataclasses.fields(TokenizerOptions)]
-        settings = {}
-        for name in ("vocab_sha256", *names):
-            each = self.descriptions.values()
-            values = {description.setting(name) for description in each}
-            if len(values) == 1 and values != {None}:
-                settings[name] = values.pop()
-        return settings
+def read(
+    model: settle.TrainableModel, records: RecordSet, tokenizer: Tokenizer | None
+) -> Inputs:
+    """Chooses what is trained on the records; reads the first of each file.
+
+    Args:
+        tokenizer: that of --vocab_file, if given.
+    Raises:
+        UserError: the records are not of one kind, lack what the objective needs, or
+            contradict the flags, the config or the vocabulary.
+    """
+    flags, config = model.flags, model.config
+    rows_of = _make_rows(flags, records)
+    objective, steps, schema, drawn = _choose_objective(
+        flags, config, rows_of, tokenizer
+    )
+    data, held_out = (
+        _open(records.matching(patterns), rows_of, flags, config, schema)
+        if patterns
+        else None
+        for patterns in (flags.input_file, flags.eval_input_file)
+    )
+    _check_vocabularies(records, flags, tokenizer)
+    if flags.do_train:
+        _check_batches(data, flags)
+    text = tokenizer.settings if tokenizer else text_settings(records)
+    return Inputs(config, tokenizer, text, objective, steps, drawn, data, held_out)
+
+
+def text_settings(records: RecordSet) -> dict:
+    """What the descriptions agree on of how text became ids."""
+    names = [field.name for field in dataclasses.fields(TokenizerOptions)]
+    settings = {}
+    for name in ("vocab_sha256", *names):
+        values = {each.setting(name) for each in records.descriptions}
+        if len(values) == 1 and values != {None}:
+            settings[name] = values.pop()
+    return settings
 
 
 def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
@@ -69,22 +102,23 @@ def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
     return f"--{state.setting}={getattr(flags, state.setting)}"
 
 
-def _mask_steps(objective, recipe, description) -> list[Callable]:
+def _mask_steps(objective, rows, description) -> list[Callable]:
     """The step that draws masks as the flags of the records say, if one has to."""
     needs = objective.needs
     ids = description.special_ids if description else {}
-    if needs.masks == "none" or recipe.make().masks.are_drawn or MASK not in ids:
+    if needs.masks == "none" or rows.masks.are_drawn or MASK not in ids:
         return []
-    mask_share, random_share = _shares(needs, recipe)
+    flags = rows.options
+    mask_share, random_share = _shares(needs, flags)
     step = objective.mask_step(
         counts=prediction_counts(
-            np.arange(recipe.max_seq_length + 1), recipe.masked_lm_prob
+            np.arange(flags.max_seq_length + 1), flags.masked_lm_prob
         ),
-        max_predictions_per_seq=recipe.max_predictions_per_seq,
+        max_predictions_per_seq=flags.max_predictions_per_seq,
         mask_share=mask_share,
         random_share=random_share,
-        whole_words=recipe.do_whole_word_mask,
-        ngram_shares=ngram_shares(recipe.ngram),
+        whole_words=flags.do_whole_word_mask,
+        ngram_shares=ngram_shares(flags.ngram),
         vocab_size=description.vocab_size,
         mask_id=ids[MASK],
         special_ids=(ids[CLS], ids[SEP]),
@@ -92,8 +126,8 @@ def _mask_steps(objective, recipe, description) -> list[Callable]:
     return [step]
 
 
-def _shares(needs, recipe):
-    return needs.mask_shares or (recipe.mask_share, recipe.random_share)
+def _shares(needs, flags: RowOptions):
+    return needs.mask_shares or (flags.mask_share, flags.random_share)
 
 
 def _needs_by_name() -> dict[str, Needs]:
@@ -130,7 +164,7 @@ def _check_written(tokenizer, sentinel):
     if not is_known or tokenizer.encode(vocabulary.texts[sentinel]) != [sentinel]:
         raise UserError(
             f"--do_export: the tokens of {vocabulary.path} that stand for parts of a text "
-            "cannot be written in one, as T5's <extra_id_0> can; export the model after "
+            "cannot be written in one, as <extra_id_0> can; export the model after "
             "fine-tuning it with run_text_to_text.py"
         )
 
@@ -168,95 +202,112 @@ def _make_objective(rows, tokenizer, flags: PretrainingOptions, config) -> Objec
         raise UserError(f"{flags.vocab_file}: {error}") from error
 
 
-def _kinds(
-    flags: PretrainingOptions, paths, described
-) -> tuple[dict[str, RowOptions], RowOptions]:
-    """How each file was made; and how those of a release were."""
-    sizes = {
-        "max_seq_length": flags.max_seq_length,
-        "max_predictions_per_seq": flags.max_predictions_per_seq,
-    }
-    # Records without a description are assumed to be those of a release, and their labels
-    # to be what the objective learns.
-    task = flags.objective_class.needs.sentence_task
-    released = RowOptions.of_release(lambda rows: rows.sentence_task == task, **sizes)
-    bert = RowOptions.of_release(**sizes).make().schema()
-    own = {f.name for f in released.make().schema()} - {f.name for f in bert}
-    for path in paths:
-        if own and path not in described:
-            _check_released(path, own, flags)
+def _make_rows(flags: PretrainingOptions, records: RecordSet) -> Rows:
+    """Makes the kind of rows of each file, as its description says.
+
+    Raises:
+        UserError: the files are not of one kind, or of a kind that is not known.
+    """
+    released = _released_rows(flags)
     kinds = {
-        path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
-        if path in described
-        else released
-        for path in paths
+        each.path: dataclasses.replace(RowOptions.of(each), **_sizes(flags)).make()
+        for each in records.descriptions
     }
-    return kinds, released
+    rows_of = {}
+    for file in records.files:
+        if file.description:
+            rows_of[file] = kinds[file.description.path]
+        else:
+            _check_released(file, released, flags)
+            rows_of[file] = released
+    first = next(iter(rows_of), None)
+    for file, rows in rows_of.items():
+        if rows is not rows_of[first]:
+            _check_same_kind(first.path, rows_of[first], file.path, rows)
+    return rows_of
 
 
-def _check_released(path, own, flags: PretrainingOptions):
+def _sizes(flags: PretrainingOptions):
+    names = "max_seq_length", "max_predictions_per_seq"
+    return {name: getattr(flags, name) for name in names}
+
+
+def _released_rows(flags: PretrainingOptions) -> Instances:
+    """The rows of records without a description.
+
+    They are assumed to be those of a release, and their labels to be what the objective
+    learns.
+    """
+    task = flags.objective_class.needs.sentence_task
+    return RowOptions.of_release(
+        lambda rows: rows.sentence_task == task, **_sizes(flags)
+    ).make()
+
+
+def _check_released(file: RecordFile, released: Instances, flags: PretrainingOptions):
     """Refuses BERT's records as those of a release whose records have more features."""
+    bert = RowOptions.of_release(**_sizes(flags)).make()
+    own = {f.name for f in released.schema()} - {f.name for f in bert.schema()}
+    if not own:
+        return
     with contextlib.suppress(ValueError):  # reading refuses it
-        first = next(framing.read(path), b"")
+        first = next(iter(file.beginning.records), b"")
         feature_names = {feature.name for feature in encoding.schema_of(first)}
         if "input_ids" in feature_names and not own <= feature_names:
             raise UserError(
-                f"{path}: these records have no description, and no {', '.join(own)} as "
-                f"those of a release for --objective={flags.objective}; their labels may "
-                "mean something else: use the objective that they were written for, or "
+                f"{file.path}: these records have no description, and no {', '.join(own)} "
+                f"as those of a release for --objective={flags.objective}; their labels "
+                "may mean something else: use the objective that they were written for, or "
                 "write records with create_pretraining_data.py"
             )
 
 
-def choose_objective(
+def _choose_objective(
     flags: PretrainingOptions,
     config: EncoderConfig,
-    paths: list[str],
-    described: Described,
-    tokenizer: Tokenizer | None = None,
+    rows_of: Rows,
+    tokenizer: Tokenizer | None,
 ) -> tuple[Objective, list[Callable], reading.Schema, dict]:
     """The objective, the steps before it, the record features, how masks are drawn.
 
     Args:
+        rows_of: the kind of rows of each file; there are none for an export alone.
         tokenizer: that of --vocab_file, if given.
     Raises:
-        UserError: the records are not of one kind, or lack what the objective needs.
+        UserError: the records lack what the objective needs.
     """
-    kinds, released = _kinds(flags, paths, described)
-    path, recipe = next(iter(kinds.items()), (None, released))
-    description = described.get(path)
-    for other, kind in kinds.items():
-        _check_same_kind(path, recipe, other, kind)
-    rows = recipe.make()
+    file, rows = next(iter(rows_of.items()), (None, None))
+    rows = rows or _released_rows(flags)
+    path, description = (file.path, file.description) if file else (None, None)
     features = {feature.name: feature for feature in rows.schema()}
     objective = _make_objective(rows, tokenizer, flags, config)
     needs = objective.needs
-    _check_needs(flags, needs, path, recipe, description, features)
+    _check_needs(flags, needs, path, rows, description, features)
     if objective.state and not rows.rows_per_batch:
         raise UserError(
             f"{path}: {memory_flag(flags, objective.state)}: is for records whose rows "
             "continue those of the batch before; write them with --instances=contiguous, "
             "or leave the flag out"
         )
-    steps = _mask_steps(objective, recipe, description)
+    steps = _mask_steps(objective, rows, description)
     names = {*_INPUTS, *needs.features, *(name for s in steps for name in s.features)}
     if needs.masks != "none" and not steps:
         names |= set(_MASKS)
     schema = tuple(feature for name, feature in features.items() if name in names)
-    drawn = mask_flags(recipe) if needs.masks != "none" else {}
+    drawn = mask_flags(rows) if needs.masks != "none" else {}
     if drawn:
-        drawn["mask_share"], drawn["random_share"] = _shares(needs, recipe)
+        drawn["mask_share"], drawn["random_share"] = _shares(needs, rows.options)
         drawn["vocab_sha256"] = description.vocab_sha256
     if "tokens" in needs.rows:
         drawn["vocab_sha256"] = tokenizer.vocabulary.digest
     return objective, steps, schema, drawn
 
 
-def _check_needs(flags: PretrainingOptions, needs, path, recipe, description, features):
+def _check_needs(flags: PretrainingOptions, needs, path, rows, description, features):
     """Refuses records that lack what an objective needs; says which would do."""
     if needs.masks != "none":
         _refuse_without_mask(path, description)
-    holds_masks = recipe.make().masks.are_drawn
+    holds_masks = rows.masks.are_drawn
     if holds_masks and needs.masks != "any":
         without = (
             "" if description else ", as there is no description that says otherwise"
@@ -266,18 +317,17 @@ def _check_needs(flags: PretrainingOptions, needs, path, recipe, description, fe
             f"{flags.objective} needs them as they are; write the records with "
             "--masking=dynamic"
         )
-    task = recipe.make().sentence_task
-    if lacking := _lacking(needs, features, task):
+    if lacking := _lacking(needs, features, rows.sentence_task):
         fitting = [
             name
             for name, other in _needs_by_name().items()
             if (other.masks == "any" or not holds_masks)
-            and not _lacking(other, features, task)
+            and not _lacking(other, features, rows.sentence_task)
         ]
         raise UserError(
-            f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
-            f"which --objective={flags.objective} needs; use --objective="
-            f"{' or '.join(fitting)}, or other records"
+            f"{path}: these records ({rows.options.instances}) have no "
+            f"{', '.join(lacking)}, which --objective={flags.objective} needs; use "
+            f"--objective={' or '.join(fitting)}, or other records"
         )
 
 
@@ -289,18 +339,18 @@ def _lacking(needs, features, sentence_task):
     return lacking
 
 
-def _check_same_kind(path, recipe, other, kind):
+def _check_same_kind(path, rows, other, kind):
+    """Refuses records in `other` that differ from those in `path`."""
     one, another = (
-        (rows.schema(), rows.sentence_task, bool(rows.rows_per_batch))
-        for rows in (recipe.make(), kind.make())
+        (x.schema(), x.sentence_task, bool(x.rows_per_batch)) for x in (rows, kind)
     )
     if one != another:
         raise UserError(
-            f"{other}: contains {kind.instances} with {kind.masking} masks, but {path} "
-            f"contains {recipe.instances} with {recipe.masking} masks; use records of one "
-            "kind"
+            f"{other}: contains {kind.options.instances} with {kind.options.masking} "
+            f"masks, but {path} contains {rows.options.instances} with "
+            f"{rows.options.masking} masks; use records of one kind"
         )
-    expected, others = _read_alike(recipe), _read_alike(kind)
+    expected, others = _read_alike(rows), _read_alike(kind)
     for name, value in expected.items():
         if others[name] != value:
             raise UserError(
@@ -310,51 +360,39 @@ def _check_same_kind(path, recipe, other, kind):
             )
 
 
-def _read_alike(recipe):
+def _read_alike(rows):
     """The flags that control how a batch becomes one with masks."""
-    rows, drawn = recipe.make(), mask_flags(recipe)
-    if rows.rows_per_batch:
-        drawn["reuse_len"] = rows.reuse
-    return drawn
+    reuse = {"reuse_len": rows.reuse} if rows.rows_per_batch else {}
+    return mask_flags(rows) | reuse
 
 
-def mask_flags(recipe: RowOptions) -> dict:
+def mask_flags(rows: Instances) -> dict:
     """The flags that control masks drawn in training; none if records contain masks."""
     names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
     names += ("ngram",)
-    if recipe.make().masks.are_drawn:
+    if rows.masks.are_drawn:
         return {}
-    return {name: getattr(recipe, name) for name in names}
+    return {name: getattr(rows.options, name) for name in names}
 
 
-def read(
-    patterns: list[str],
-    described: Described,
-    flags: PretrainingOptions,
-    config: EncoderConfig,
-    schema: reading.Schema,
-) -> reading.Records:
+def _open(files, rows_of, flags: PretrainingOptions, config, schema):
     """Opens record files; refuses those that contradict the flags or the config."""
-    for path in shards.find(patterns):
-        if path in described:
-            _check_description(path, described[path], flags, config)
+    for file in files:
+        if file.description:
+            _check_description(file.path, file.description, flags, config)
     sizes = dataclasses.asdict(config)
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
-    together = _rows_per_batch(patterns, described)
-    files = shards.survey(patterns, described)
+    together = _rows_per_batch({file: rows_of[file] for file in files})
     opened = reading.Records(files, schema, sizes, together)
-    opened.check(_CHECKED_RECORDS)
+    opened.check_beginnings()
     return opened
 
 
-def _rows_per_batch(patterns, described):
+def _rows_per_batch(rows_of):
     """How many records continue those before them together; 0 for records in any order."""
     paths_by_batch_size = {
-        RowOptions.of(described[path]).make().rows_per_batch
-        if path in described
-        else 0: path
-        for path in shards.find(patterns)
+        rows.rows_per_batch: file.path for file, rows in rows_of.items()
     }
     if len(paths_by_batch_size) > 1:
         (one, path), (other, another) = list(paths_by_batch_size.items())[:2]
@@ -366,10 +404,8 @@ def _rows_per_batch(patterns, described):
     return next(iter(paths_by_batch_size), 0)
 
 
-def check_batches(data: reading.Records, flags: PretrainingOptions) -> None:
-    """Raises:
-    UserError: records that continue each other do not have the rows of a batch.
-    """
+def _check_batches(data, flags: PretrainingOptions):
+    """Refuses records that continue each other in batches of another size."""
     rows = data.rows_per_batch
     if rows and flags.train_batch_size != rows:
         raise UserError(
@@ -379,28 +415,21 @@ def check_batches(data: reading.Records, flags: PretrainingOptions) -> None:
         )
 
 
-def check_vocabularies(
-    described: Described, flags: PretrainingOptions, tokenizer: Tokenizer | None
-) -> None:
-    """Raises:
-    UserError: the records' descriptions name different vocabularies, or the tokenizer
-        has another vocabulary or other flags.
-    """
-    vocabularies = {d.vocab_sha256 for d in described.values()}
+def _check_vocabularies(records, flags: PretrainingOptions, tokenizer):
+    """Refuses descriptions of different vocabularies, or other ones than flags say."""
+    vocabularies = {each.vocab_sha256 for each in records.descriptions}
     if len(vocabularies) > 1:
         raise UserError(
-            f"{','.join([*flags.input_file, *flags.eval_input_file])}: records of "
-            f"{len(vocabularies)} different vocabularies; use one vocabulary for training "
-            "and evaluation"
+            f"{','.join(records.patterns)}: records of {len(vocabularies)} different "
+            "vocabularies; use one vocabulary for training and evaluation"
         )
-    if not tokenizer:
-        return
-    for path, description in described.items():
+    described = (file for file in records.files if file.description)
+    for file in described if tokenizer else ():
         for name, value in tokenizer.settings.items():
-            recorded_value = description.setting(name, value)
+            recorded_value = file.description.setting(name, value)
             if recorded_value != value:
                 raise UserError(
-                    f"{path}: {_unlike(name, recorded_value, value, flags)}"
+                    f"{file.path}: {_unlike(name, recorded_value, value, flags)}"
                 )
 
 
@@ -461,10 +490,9 @@ def identity(data: reading.Records) -> dict:
     """
     hasher = hashlib.sha256()
     for file in data.files:
-        with anywhere.open_file(file.path) as opened:
-            hasher.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
-            hasher.update(b"%d\n" % opened.size())
+        hasher.update(file.beginning.digest)
+        hasher.update(b"%d\n" % file.beginning.size)
     return {
-        "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
+        "input_file": [[os.path.basename(f.path), f.total] for f in data.files],
         "input_file_sha256": hasher.hexdigest(),
     }

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from training.backend import require_tensorflow, tf
 from errors import UserError, count
@@ -15,6 +16,8 @@ from text.records import reading
 _GPU_DEVICE = r"nvidia\d+|dxg"  # on Linux; on Windows' Linux
 # TensorFlow's message when one host waits for another that has ended.
 _LEFT_ALONE = "Collective ops is aborted"
+
+_Result = TypeVar("_Result")
 
 
 def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
@@ -222,17 +225,19 @@ def check_same(strategy, number: int, message: str) -> None:
         raise UserError(message)
 
 
-def on_chief(strategy, work: Callable[[], None]) -> None:
+def on_chief(strategy, work: Callable[[], _Result]) -> _Result | None:
     """Lets the chief do something while the other hosts wait for it.
 
+    Returns:
+        what that gave the chief; None on other hosts.
     Raises:
         UserError: the chief's work raised it; raised on every host, because none can
             continue without the others.
     """
-    refusal = None
+    result = refusal = None
     if is_chief(strategy):
         try:
-            work()
+            result = work()
         except UserError as error:
             refusal = error
     if refusal:
@@ -242,3 +247,4 @@ def on_chief(strategy, work: Callable[[], None]) -> None:
         raise refusal
     if any_host(strategy, False):
         raise UserError("the chief refused the run; see its output")
+    return result

@@ -6,6 +6,7 @@ for a run import what they need.
 
 import dataclasses
 
+import extensions
 import options
 from training.run import program_cache
 from errors import UserError
@@ -138,15 +139,9 @@ class RunOptions(options.Group):
         "adam_weight_decay",
         choices=optimizers(),
         help="How a gradient changes the weights; what a release used comes with its "
-        "learning-rate schedule. adam_weight_decay, or adam: BERT's. electra_adam: "
-        "ELECTRA's, the same with another schedule. lamb: adam with updates scaled to the "
-        "norm of each variable, for batches of thousands of rows. fairseq_adam: RoBERTa's; "
-        "corrects Adam's bias and decays every variable. openai_adam, openai_adam_cosine, "
-        "openai_adam_constant: GPT's; corrects Adam's bias, also in the weight decay. "
-        "xlnet_adam, xlnet_adam_cosine: XLNet's; Adam if --weight_decay=0, otherwise "
-        "BERT's that also decays the biases of queries. adagrad: ELMo's, without weight "
-        "decay; its rate is 0.2 in the release. adafactor, adafactor_constant: T5's for "
-        "pre-training and fine-tuning, without weight decay.",
+        "learning-rate schedule. adam_weight_decay, or adam: BERT's. lamb: adam with "
+        "updates scaled to the norm of each variable, for batches of thousands of rows. "
+        "adagrad and adafactor have no weight decay." + extensions.help_of("optimizer"),
         identity=True,
     )
     lr_schedule: str | None = options.field(
@@ -154,33 +149,31 @@ class RunOptions(options.Group):
         choices=tuple(SCHEDULES),
         help="How the learning rate changes; by default, as in the release that "
         "--optimizer is from. bert: rises during the warm-up, then jumps down to a line "
-        "that falls from the peak at step 0 (adam_weight_decay, lamb). from_peak: rises to "
-        "its peak, then falls in a line (fairseq_adam). times_warmup: the warm-up "
-        "multiplies the falling line (electra_adam, openai_adam). cosine: rises, then "
+        "that falls from the peak at step 0. from_peak: rises to its peak, then falls in a "
+        "line. times_warmup: the warm-up multiplies the falling line. cosine: rises, then "
         "jumps down to half a cosine wave that began with the run. constant: rises and "
-        "stays at its peak (adagrad). inverse_root: stays at its peak during the warm-up, "
-        "then falls with the inverse root of the step (adafactor). to_ratio: like "
-        "from_peak, down to --min_lr_ratio (xlnet_adam). cosine_to_ratio: the same in half "
-        "a cosine wave.",
+        "stays at its peak. inverse_root: stays at its peak during the warm-up, then falls "
+        "with the inverse root of the step. to_ratio: like from_peak, down to "
+        "--min_lr_ratio. cosine_to_ratio: the same in half a cosine wave.",
         identity=True,
     )
     bias_correction: bool = options.field(
         False,
         help="Apply Adam's bias correction, which the release omits; steadier on small "
-        "data sets. fairseq_adam always does.",
+        "data sets. Some optimizers always do.",
         identity=True,
     )
     adam_beta_2: float = options.field(
         0.999,
-        help="Decay of Adam's second moment; 0.98 for RoBERTa.",
+        help="Decay of Adam's second moment." + extensions.help_of("adam_beta_2"),
         above=0,
         below=1,
         identity=True,
     )
     weight_decay: float = options.field(
         0.01,
-        help="Share of a variable that an update subtracts, times the learning rate; "
-        "0.1 for fine-tuning RoBERTa.",
+        help="Share of a variable that an update subtracts, times the learning rate."
+        + extensions.help_of("weight_decay"),
         at_least=0,
         identity=True,
     )
@@ -199,8 +192,8 @@ class RunOptions(options.Group):
     )
     min_lr_ratio: float = options.field(
         0.0,
-        help="For to_ratio and cosine_to_ratio, the schedules of xlnet_adam: the share of "
-        "the learning rate to which it falls; 0.001 in XLNet's pre-training.",
+        help="For to_ratio and cosine_to_ratio: the share of the learning rate to which "
+        "it falls." + extensions.help_of("min_lr_ratio"),
         at_least=0,
         below=1,
         identity=True,
@@ -273,10 +266,9 @@ class RunOptions(options.Group):
         UserError: one of these flags is absent, and so is all that could supply it.
         """
         absent = [f"--{name}" for name in names if getattr(self, name) is None]
-        is_new = not sources.is_remote(self.output_dir) and not sources.is_folder(
-            self.output_dir
-        )
-        if absent and is_new and not self.init_checkpoint:
+        if not absent or self.init_checkpoint or sources.is_remote(self.output_dir):
+            return
+        if not sources.is_folder(self.output_dir):
             raise UserError(
                 f"{', '.join(absent)} required: there is no --init_checkpoint, and no run "
                 "in --output_dir, that would supply them"

@@ -181,22 +181,15 @@ class Model:
         elif self._records.need_vocabulary:
             yield from known
 
-    def _check_is_known(self, name: str, path: str | None) -> None:
-        """Refuses a flag that names nothing, or that is not given and not known."""
-        if path is not None:
-            is_given = getattr(self._flags, name) and not hub.is_address(path)
-            if is_given and not sources.exists(path):
-                raise UserError(
-                    f"{path}: no such file; pass the model's {setting(name)}"
-                )
-            return
+    def _unknown(self, name: str) -> UserError:
+        """What to say of a flag that is not given, and whose value no file knows."""
         for known in self.known_folders:
             if name == "bert_config_file":
                 _ = known.config  # says what is there instead
-            raise UserError(
+            return UserError(
                 f"{known.folder}: contains no vocabulary; pass {setting(name)}"
             )
-        raise UserError(
+        return UserError(
             f"--{name} is required if neither --init_checkpoint nor a run in --output_dir "
             "supplies it"
         )
@@ -215,7 +208,8 @@ class Model:
 
     @functools.cached_property
     def _stored_config(self) -> EncoderConfig:
-        self._check_is_known("bert_config_file", self.config_file)
+        if self.config_file is None:
+            raise self._unknown("bert_config_file")
         folder = self._with_config(self.config_file)
         return folder.config if folder else read_config(self.config_file)
 
@@ -235,7 +229,14 @@ class Model:
             UserError: the vocabulary cannot be read or is not known, or the weights of
                 --init_checkpoint need another one or other flags.
         """
-        self._check_is_known("vocab_file", self.flags.vocab_file)
+        path = self.flags.vocab_file
+        if path is None:
+            raise self._unknown("vocab_file")
+        is_given = self._flags.vocab_file and not hub.is_address(path)
+        if is_given and not sources.exists(path):
+            raise UserError(
+                f"{path}: no such file; pass the model's {setting('vocab_file')}"
+            )
         tokenizer = self.vocabulary.load(self.flags)
         tokenizer.check_release(self._flags.init_checkpoint)
         if source := self.source_in_use:

@@ -163,8 +163,7 @@ def check_head(
         raise UserError(
             f"{path}: the adapter's head also consists of {', '.join(unused[:4])}, which "
             f"the model lacks; leave out {setting('bert_config_file')}, or pass the "
-            "adapter's folder "
-            'there (in a bert_config.json, an ELECTRA needs "pooler_act": "gelu_erf")'
+            "adapter's folder there"
         )
 
 
@@ -267,14 +266,23 @@ class Adapted(Format):
     def is_weights(cls, path: str) -> bool:
         return False
 
-    @functools.cached_property
-    def base(self) -> Source:
-        with self._reading_base():
-            base = Source.open(self.note.base)
-            self._check_kind(base)
-        return base
+    def __init__(self, path: str):
+        super().__init__(path)
+        self._base = None
 
-    def _check_kind(self, base: Source) -> None:
+    @property
+    def base(self) -> Source:
+        return self._open_base(self.note.base)
+
+    def _open_base(self, path: str) -> Source:
+        if self._base is None:
+            with self._reading_base():
+                base = Source.open(path)
+                self._check_kind(base, path)
+            self._base = base
+        return self._base
+
+    def _check_kind(self, base: Source, path: str) -> None:
         """Refuses a base of another kind than these adapters have."""
 
     @contextlib.contextmanager
@@ -355,7 +363,11 @@ class Peft(Adapted):
 
     @functools.cached_property
     def _files(self) -> peft.Stored:
-        return peft.read(self.path)
+        return peft.read(self.path, self._architecture_of)
+
+    def _architecture_of(self, path: str) -> str | None:
+        base = self._open_base(path)
+        return base.config.architecture if base.config_file else None
 
     @functools.cached_property
     def note(self) -> Note:
@@ -369,11 +381,9 @@ class Peft(Adapted):
         tensors = self._files.tensors
         return {name: tensors[name] for name in (tensors if names is None else names)}
 
-    def _check_kind(self, base: Source) -> None:
+    def _check_kind(self, base: Source, path: str) -> None:
         if isinstance(base.format, Peft):
-            raise UserError(
-                f"{self.note.base}: is an adapter, too; merge it with its own base"
-            )
+            raise UserError(f"{path}: is an adapter, too; merge it with its own base")
 
     @property
     def is_alone(self) -> bool:

@@ -32,11 +32,6 @@ def unpack(export: str, folder: Folder) -> None:
         export: a folder with export.json.
     """
     described = predictor.read_description(os.path.join(export, predictor.DESCRIPTION))
-    if "adapters" in described:
-        raise UserError(
-            f"{export}: contains the adapters of several runs on one base; pass the "
-            "output_dir of one of them"
-        )
     with anywhere.access(export):
         for model in (predictor.TEXT, predictor.TENSORS):
             checksums.check_model(os.path.join(export, model), described, model)

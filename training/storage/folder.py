@@ -70,12 +70,6 @@ def _steps(names, ending=""):
     return sorted(int(m[1]) for m in map(pattern.fullmatch, names) if m)
 
 
-def text_settings(directory: str) -> tuple[str, dict]:
-    """See `recorded_settings.settings_of_run`."""
-    with anywhere.access(directory):
-        return recorded_settings.settings_of_run(directory)
-
-
 class Folder:
     """An output_dir as it was when opened, and what this process has written there since.
 
@@ -260,6 +254,24 @@ class Folder:
                 else:
                     stack.enter_context(local.hold_lock(self.file(SETTINGS)))
             self.reopen()
+            yield
+
+    def check_empty(self) -> None:
+        """Refuses a folder that contains something, for the files of another model."""
+        if self.names:
+            raise UserError(f"{self.path}: is not empty; choose another --output_dir")
+
+    @contextlib.contextmanager
+    def hold_empty(self) -> Iterator[None]:
+        """Keeps other processes from filling an empty folder, if it can be locked."""
+        with contextlib.ExitStack() as stack:
+            if not sources.is_remote(self.path):
+                with anywhere.access(self.path):
+                    parent = os.path.dirname(os.path.abspath(self.path))
+                    os.makedirs(parent, exist_ok=True)
+                    stack.enter_context(local.hold_lock(self.path))
+            self.reopen()
+            self.check_empty()
             yield
 
     def check_held(self) -> None:

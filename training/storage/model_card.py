@@ -9,14 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from training.storage.folder import (
-    CONFIG,
     RESULTS,
     RESULTS_JSON,
     SEARCH,
     SETTINGS,
     TASK,
+    Folder,
 )
-from files import hub, json_files, sources
+from files import hub, sources
+from modeling.architectures.config import EncoderConfig
 from serving import export, forms
 from text.graphs.lookup import libraries_of
 
@@ -88,20 +89,21 @@ class Facts:
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
-def facts_of(folder: str, weights: int, step: int | None) -> Facts:
+def facts_of(
+    folder: Folder, config: EncoderConfig, weights: int, step: int | None
+) -> Facts:
     """The facts in the folder of a checkpoint; few, if no run of ours made it.
 
     Args:
+        config: that of the model.
         step: of the model. If known, scores of another step are left out.
     """
-    settings = json_files.read_own(os.path.join(folder, SETTINGS))
-    task = json_files.read_own(os.path.join(folder, TASK))
-    results = json_files.read_own(os.path.join(folder, RESULTS_JSON))
-    results = results or _results(os.path.join(folder, RESULTS))
+    settings, task = folder.read(SETTINGS), folder.read(TASK)
+    results = folder.read(RESULTS_JSON) or _results(folder)
     if step not in (None, results.get("global_step")):
         results = {}
     source = settings.get("init_checkpoint")
-    if address := hub.address_of(folder):
+    if address := hub.address_of(folder.path):
         source = str(address)
     elif isinstance(source, str) and not hub.is_address(source):
         source = os.path.basename(source.rstrip("/"))
@@ -117,30 +119,31 @@ def facts_of(folder: str, weights: int, step: int | None) -> Facts:
             for name, value in results.items()
             if isinstance(value, int | float) and name not in _NO_SCORES
         },
-        dict(_settings(settings, folder)),
+        dict(_settings(settings, folder, config)),
     )
 
 
-def _results(path) -> dict:
+def _results(folder) -> dict:
     """Those that pre-training writes, "name = value" in each line."""
     results = {}
-    if not sources.exists(path):
+    if RESULTS not in folder.names:
         return results
-    for line in sources.content(path).decode(errors="replace").splitlines():
+    content = sources.content(folder.file(RESULTS))
+    for line in content.decode(errors="replace").splitlines():
         name, _, value = line.partition(" = ")
         with contextlib.suppress(ValueError):
             results[name] = float(value)
     return results
 
 
-def _settings(settings, folder) -> Iterator[tuple[str, object]]:
+def _settings(settings, folder, config) -> Iterator[tuple[str, object]]:
     """Those of the training that are on, without the sizes, which config.json has."""
-    sizes = json_files.read_own(os.path.join(folder, CONFIG))
+    sizes = dataclasses.asdict(config)
     for name, value in settings.items():
         is_plain = isinstance(value, str | int | float) and "sha256" not in name
         if is_plain and value and name not in sizes.keys() | _NO_SETTINGS:
             yield name, value
-    if best := json_files.read_own(os.path.join(folder, SEARCH)).get("best"):
+    if best := folder.read(SEARCH).get("best"):
         yield "best run of a search", best
 
 
@@ -192,7 +195,12 @@ def of_export(output_dir: str, product: export.Product) -> str:
         f"A SavedModel of TensorFlow, from raw text to answers: a {{size}} that "
         f"{form.purpose}.",
         product.config.architecture,
-        facts_of(output_dir, weights, product.description.get("global_step")),
+        facts_of(
+            Folder.open(output_dir),
+            product.config,
+            weights,
+            product.description.get("global_step"),
+        ),
         _OF_EXPORT.format(imports=imports, arguments=arguments),
     )
 

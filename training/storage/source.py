@@ -14,7 +14,7 @@ from modeling.architectures.config import EncoderConfig
 from text.tokenizers.recorded_settings import FolderText
 from text.tokenizers.table import OpenVocabulary, find_vocabulary
 from training.interchange import peft, table
-from training.interchange.format import Format
+from training.interchange.format import Format, read_values
 
 
 class ModelFolder:
@@ -246,22 +246,22 @@ def _no_file(path) -> UserError:
     return UserError(f"{path}: no such file; pass {setting('bert_config_file')}")
 
 
-def _read_file(path: str, adapter: Source | None = None) -> EncoderConfig:
+def _read_file(path: str, source: Source | None = None) -> EncoderConfig:
     """The config in a file.
 
     Args:
-        adapter: what the file is next to, if that is open.
+        source: what the file is next to, if that is open.
     """
     head_class = None
     if os.path.basename(path) == peft.CONFIG:
         weights = os.path.join(os.path.dirname(path), peft.WEIGHTS)
-        adapter = adapter or Source.open(weights)
-        head_class, base = adapter.format.head_class, adapter.base
-        if not (path := base.config_file):
+        adapter = source or Source.open(weights)
+        head_class, source = adapter.format.head_class, adapter.base
+        if not (path := source.config_file):
             raise UserError(
-                f"{base.folder}: contains no config; copy that of the model there"
+                f"{source.folder}: contains no config; copy that of the model there"
             )
-    values = json_files.read_object(path, "use the bert_config.json of a model")
+    values = source.format.read_config(path) if source else read_values(path)
     if head_class and "model_type" in values:
         values["architectures"] = [head_class]
     try:

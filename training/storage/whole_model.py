@@ -3,17 +3,44 @@
 import functools
 import pkgutil
 
+import numpy as np
+
 from training.backend import keras
 from training.storage import checkpoint_contents, loading
 from training.storage.source import Source
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
-from training.interchange import networks
+from training.interchange import hugging_face, networks, table
 from training.interchange.adapter import Adapter
 
 
-def check(
+def read(
+    source: Source, config: EncoderConfig, *, with_optimizer: bool
+) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint that belong to the network of its config.
+
+    Args:
+        with_optimizer: also those that only training uses.
+    Raises:
+        UserError: the config does not describe it, or a file is damaged.
+    """
+    is_hugging_face = isinstance(source.format, hugging_face.HuggingFace)
+    adapter = table.adapter_of(config) if is_hugging_face else None
+    report = _check(source, config, adapter)
+    twice = set(report.unused).intersection(adapter.shared if adapter else ())
+    if twice:
+        source.read(report.matched)  # refuses it if they differ
+    return {
+        name: value
+        for name, value in source.read().items()
+        if name not in twice
+        and not (adapter and adapter.is_implied(name))
+        and (with_optimizer or not checkpoint_contents.of_training(name))
+    }
+
+
+def _check(
     source: Source, config: EncoderConfig, adapter: Adapter | None
 ) -> loading.LoadReport:
     """Compares a checkpoint with the network of its config.

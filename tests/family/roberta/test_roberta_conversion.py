@@ -5,9 +5,11 @@ import json
 import re
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tokenizers
+from keras import ops
 from safetensors.numpy import load_file
 
 import tests
@@ -200,6 +202,20 @@ def masked_rows(trace):
         "masked_lm_ids": np.take_along_axis(targets, places, -1) * weights,
         "masked_lm_weights": weights,
     }
+
+
+def test_its_optimizer_decays_everything_and_always_corrects():
+    for rate, expected in ((0.01, 0.9999), (0.0, 1.0)):
+        bias = keras.Variable([1.0], name="LayerNorm_bias")
+        settings = OptimizerSettings("fairseq_adam", weight_decay=rate)
+        settings.make([bias]).apply([ops.zeros(1)], 0.01, 0)
+        assert float(bias[0]) == pytest.approx(expected, abs=1e-7)
+    bias = keras.Variable([1.0], name="bias")
+    settings = OptimizerSettings("fairseq_adam", weight_decay=0.0)
+    # Epsilon joins the root of 0.001 * 1e-6 ** 2 before that is corrected.
+    settings.make([bias]).apply([ops.full((1,), 1e-6)], 1.0, 0)
+    update = 1e-7 / (0.001**0.5 * 1e-6 + 1e-6) * 0.001**0.5 / 0.1
+    assert float(bias[0]) == pytest.approx(1.0 - update, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -202,6 +202,7 @@ def test_tokens_belong_to_the_windows_that_python_gives_them():
 COARSE = np.arange(-4, 5)  # many are equal
 FINE = np.random.default_rng(0).normal(0.0, 4.0, 5000)
 # Each is a graph of its own.
+_WITHOUT_CLS = [name for name, each in FAMILIES.items() if not each.special.names[2]]
 OPTIONS = [
     {"n_best_size": 20},
     {"n_best_size": 1, "with_null": True},
@@ -247,8 +248,9 @@ def test_answers_to_real_questions_are_those_of_python(version, null):
 
 
 @pytest.mark.slow
-def test_rows_of_t5_begin_with_text_and_their_end_means_no_answer(untraced):
-    special = dataclasses.replace(FAMILIES["t5"].special, continuation="##")
+@pytest.mark.parametrize("family", _WITHOUT_CLS)
+def test_rows_may_begin_with_text_and_their_end_means_no_answer(family, untraced):
+    special = dataclasses.replace(FAMILIES[family].special, continuation="##")
     tokenizer = WordPiece(Vocabulary([*special.tokens, *WORDS], special=special))
     pairs = [("a", "cat the cat . " * 4), ("", "cat the"), ("a a a a", "the " * 9)]
     lengths = LENGTHS[0].in_rows_of(tokenizer.vocabulary)

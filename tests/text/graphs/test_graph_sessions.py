@@ -1,5 +1,6 @@
 """Tokenizers in SavedModels do the same in Python and in a server."""
 
+import functools
 import gc
 
 import numpy as np
@@ -23,16 +24,16 @@ def of_words(*words):
     return wordpiece.WordPiece(Vocabulary([*SPECIAL_TOKENS, *words]))
 
 
-def of_t5(folder):
+def of_pieces(family, folder):
     content = sentencepiece_learning.learn(
         iter(TEXTS * 9),
-        FAMILIES["t5"].symbols,
+        FAMILIES[family].symbols,
         vocab_size=140,
         character_coverage=1.0,
         input_sentence_size=1000,
     )
-    (folder / "t5.model").write_bytes(content)
-    return TokenizerOptions().load_tokenizer(str(folder / "t5.model"))
+    (folder / "own.model").write_bytes(content)
+    return TokenizerOptions().load_tokenizer(str(folder / "own.model"))
 
 
 KINDS = {
@@ -40,10 +41,7 @@ KINDS = {
         "squad", "uncased_vocab.txt"
     ),  # has repetitions
     "short wordpiece": lambda folder: of_words("cats", "a", "##s", "x"),
-    "ALBERT": lambda folder: of_file("sentencepiece", "tiny.model"),
-    "XLNet": lambda folder: of_file("sentencepiece", "xlnet.model"),
-    "T5": of_t5,
-}
+} | {family: functools.partial(of_pieces, family) for family in FAMILIES}
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import inspect_records
 from tests import jobs
 from tests.programs import lone_sentences
 from tests.records import VOCAB_FILE, make, write
-from text.records import descriptions, encoding, framing, reading, shards
+from text.records import encoding, framing, reading
+from text.records.record_set import RecordSet
 from text.tokenizers.table import load_vocabulary
 
 TEXT = (
@@ -40,9 +41,8 @@ def test_it_is_written_read_and_inspected(records, capsys, masking):
     number = 5 * passes.get("dupe_factor", 1)
     assert f"{number * 2 // 5} records begin a document" in said
     assert sorted(batch["place"][:, 0])[:: number // 5] == [0, 0, 1, 1, 2]
-    files = shards.survey([records], descriptions.find([records]))
     features = {f.name: f for f in encoding.schema_of(next(framing.read(records)))}
-    data = reading.Records(files, tuple(features.values()))
+    data = reading.Records(RecordSet([records]).files, tuple(features.values()))
     first = next(data.training(number, seed=1).as_numpy_iterator())
     np.testing.assert_array_equal(
         np.sort(first["place"], 0), np.sort(batch["place"], 0)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from text.records import encoding, framing, reading, shards
+from text.records import encoding, framing, reading
+from text.records.record_set import RecordSet
 from text.records.schema import Feature
 
 NUMBER = (Feature("number", "int64", 1),)
@@ -30,7 +31,7 @@ def numbers_of(records, batch_size, batches, **where):
 
 @pytest.mark.parametrize("first", [0, 101, 310])
 def test_batches_are_in_the_order_of_the_files(files, first):
-    records = reading.Records(shards.survey(files, {}), NUMBER, rows_per_batch=10)
+    records = reading.Records(RecordSet(files).files, NUMBER, rows_per_batch=10)
     found = numbers_of(records, 10, 12, first_batch=first)
     wanted = np.arange(10 * first, 10 * first + 120) % 3170
     assert found.ravel().tolist() == wanted.tolist()
@@ -42,7 +43,7 @@ def test_batches_are_in_the_order_of_the_files(files, first):
 
 
 def test_hosts_and_replicas_keep_their_rows(files):
-    records = reading.Records(shards.survey(files, {}), NUMBER, rows_per_batch=12)
+    records = reading.Records(RecordSet(files).files, NUMBER, rows_per_batch=12)
     for host in range(2):
         part = reading.Part(host=host, hosts=2, replicas=4)
         found = numbers_of(records, 12, 10, first_batch=90, part=part)

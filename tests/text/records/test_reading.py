@@ -10,7 +10,8 @@ import pytest
 from training.backend import tf
 from errors import UserError
 from tests import tiers
-from text.records import blocks, descriptions, framing, reading, shards
+from text.records import blocks, descriptions, framing, reading
+from text.records.record_set import RecordSet
 from text.records.schema import Feature
 
 SCHEMA = (
@@ -38,7 +39,7 @@ def write(path, numbers, **kwargs):
 
 
 def opened(*paths, schema=SCHEMA):
-    return reading.Records(shards.survey(paths, descriptions.find(paths)), schema)
+    return reading.Records(RecordSet(paths).files, schema)
 
 
 def numbers(dataset, batches):
@@ -213,7 +214,7 @@ def test_a_flipped_bit_in_a_length_is_named(tmp_path, bit):
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(UserError, match="x: record 3: the length's checksum is wrong"):
-        shards.survey([str(path)], {})
+        opened(str(path))
 
 
 def test_foreign_records_are_refused(tmp_path):
@@ -233,10 +234,10 @@ def test_foreign_records_are_refused(tmp_path):
 def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "_CHECKED_TOGETHER", 2)
     path = tmp_path / "x"
-    path.write_bytes(framing.frame([example(0), example(1), example(2), b"\n\x00"]))
+    path.write_bytes(framing.frame([*map(example, range(16)), b"\n\x00"]))
     data = opened(str(path))
-    data.check(3)
-    with pytest.raises(UserError, match="x: record 4 has no input_ids"):
+    data.check_beginnings()
+    with pytest.raises(UserError, match="x: record 17 has no input_ids"):
         data.check()
 
 
@@ -244,7 +245,7 @@ def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch)
 @pytest.mark.parametrize("number", [9, -1, 2**32 + 1])
 def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
     path = write(tmp_path / "x", [1, 2, number])
-    data = reading.Records(shards.survey([path], {}), SCHEMA, {"vocab_size": 9})
+    data = reading.Records(RecordSet([path]).files, SCHEMA, {"vocab_size": 9})
     with pytest.raises(reading.ERRORS):
         numbers(data.training(3, seed=0), 1)
     with pytest.raises(
@@ -256,9 +257,9 @@ def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
 def test_weight_that_is_no_flag_is_named(tmp_path):
     path = write(tmp_path / "x", [1])
     schema = (Feature("masked_lm_weights", "float32", 1, 2),)
-    data = reading.Records(shards.survey([path], {}), schema)
+    data = reading.Records(RecordSet([path]).files, schema)
     with pytest.raises(UserError, match="x: record 1 has 0.5 in masked_lm_weights"):
-        data.check(1)
+        data.check_beginnings()
 
 
 def test_folder_is_no_record_file(tmp_path):
@@ -275,11 +276,14 @@ def test_description_gives_the_number_of_records(tmp_path):
     a, b = write(tmp_path / "a", range(3)), write(tmp_path / "b", [])
     c = write(tmp_path / "c", range(2))
     describe(tmp_path / "a.description.json", [(a, 3), (b, 0)])
-    described = descriptions.find([a, b, c])
-    assert sorted(described) == [a, b]
-    assert described[a].max_seq_length == 2
-    files = shards.survey([a, b, c], described)
-    assert [(f.path, f.records) for f in files] == [(a, 3), (c, 2)]
+    records = RecordSet([a, b, c])
+    assert [(f.path, f.total) for f in records.files] == [(a, 3), (b, 0), (c, 2)]
+    (description,) = records.descriptions
+    assert description.max_seq_length == 2
+    assert [file.path for file in reading.Records(records.files, SCHEMA).files] == [
+        a,
+        c,
+    ]
 
 
 def test_description_of_another_file_is_refused(tmp_path):
@@ -317,13 +321,14 @@ def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkey
     tf.io.gfile.makedirs(os.path.dirname(path))
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(content)
-    (found,) = shards.survey([path], {})
-    assert found.records == 11
+    records = RecordSet([path])
+    (found,) = records.files
+    assert found.total == 11
     edges = [
         len(framing.frame([example(8**i) for i in range(n)])) for n in (0, 4, 8, 11)
     ]
     assert found.offsets.tolist() == edges
-    (batch,) = numbers(reading.Records([found], SCHEMA).training(11, seed=0), 1)
+    (batch,) = numbers(reading.Records(records.files, SCHEMA).training(11, seed=0), 1)
     assert sorted(batch) == [8**n for n in range(11)]
 
 
@@ -421,14 +426,14 @@ def test_bad_description_and_missing_file_are_named(tmp_path):
     with pytest.raises(UserError, match="x.description.json: is not a description"):
         descriptions.find([a])
     with pytest.raises(UserError, match="nothing: no file matches"):
-        shards.find([f"{tmp_path}/nothing"])
+        RecordSet([f"{tmp_path}/nothing"])
 
 
 def test_name_that_looks_like_a_pattern_is_taken_literally(tmp_path):
     path = write(tmp_path / "y[1].tfrecord", range(3))
-    assert shards.find([path]) == [path]
     write(tmp_path / "y1.tfrecord", range(3))
-    assert shards.find([path]) == [path]
-    assert shards.find([f"{tmp_path}/y[12].tfrecord"]) == [f"{tmp_path}/y1.tfrecord"]
+    for pattern, name in ((path, path), ("y[12].tfrecord", "y1.tfrecord")):
+        (file,) = RecordSet([str(tmp_path / pattern)]).files
+        assert file.path == str(tmp_path / name)
     data = opened(path)
     assert len(numbers(data.training(3, seed=0), 1)) == 1

@@ -135,6 +135,24 @@ def test_the_config_is_that_of_the_base_with_the_adapters_head(adapted):
     assert "output_weights" in Source.open(str(folder / "ours")).load(encoder).unused
 
 
+def test_adapters_of_an_encoder_alone_are_of_their_bases_architecture(
+    adapted, tmp_path
+):
+    """Whose names in Hugging Face's layout are those of several."""
+    kind, folder = adapted
+    base, ours = tmp_path / "base", tmp_path / "ours"
+    peft_adapters.convert(folder / "base", base, layout="release")
+    shutil.copytree(folder / "ours", ours)
+    matrices = {
+        name.replace(f".{kind}.", "."): value
+        for name, value in stored(ours).items()
+        if ".lora_" in name
+    }
+    safetensors.numpy.save_file(matrices, ours / WEIGHTS)
+    config(ours, base_model_name_or_path=str(base))
+    assert Source.open(str(ours)).shapes() == Source.open(str(base)).shapes()
+
+
 def test_its_base_supplies_config_and_vocabulary(made, tmp_path):
     shutil.copy(made / "vocab.txt", made / "base")
     folders = {"output_dir": str(tmp_path / "new"), "data_dir": str(tmp_path)}
@@ -211,7 +229,7 @@ def test_a_base_on_the_hub_keeps_its_revision(bert):
         said = config(bert / "new")
         named = said["base_model_name_or_path"], said["revision"]
         assert named == ("klue/bert", revision)
-        assert peft.read(str(bert / "new" / WEIGHTS)).base == base
+        assert Source.open(str(bert / "new")).adapters.note.base == base
 
 
 def test_adapters_of_a_bfloat16_model_are_read(bert, tmp_path):
@@ -226,14 +244,14 @@ def test_adapters_of_a_bfloat16_model_are_read(bert, tmp_path):
         header[name] = {"dtype": "BF16", "shape": value.shape, "data_offsets": place}
     said = json.dumps(header).encode()
     path.write_bytes(b"".join([len(said).to_bytes(8, "little"), said, *parts]))
-    found = peft.read(str(path)).tensors
-    for name, value in peft.read(str(bert / WEIGHTS)).tensors.items():
+    found = Source.open(str(path)).adapters.read_stored()
+    for name, value in Source.open(str(bert)).adapters.read_stored().items():
         expected = value.astype(ml_dtypes.bfloat16).astype(np.float32)
         np.testing.assert_array_equal(found[name], expected)
     whole = {name: value.astype(np.int8) for name, value in known.items()}
     safetensors.numpy.save_file(whole, path)
     with pytest.raises(UserError, match="has type I8, but only F64, F32, F16, BF16"):
-        peft.read(str(path))
+        Source.open(str(path)).adapters.read_stored()
 
 
 @pytest.mark.parametrize(

@@ -54,20 +54,27 @@ def refused(message, script, flags, **changes):
         jobs.run(script, flags | changes)
 
 
+def empty_file(folder):
+    """Records that are refused as soon as they are read."""
+    path = folder / "records"
+    path.touch()
+    return str(path)
+
+
 def test_batches_of_a_pre_training_are_refused_before_records_are_read(tmp_path):
     config = tiny.config(hidden_size=64, max_position_embeddings=64)
-    flags = pretraining.flags(tmp_path, config, input_file=["none"])
+    flags = pretraining.flags(tmp_path, config, input_file=[empty_file(tmp_path)])
     size = {"train_batch_size": 2**20}
     message = "train_batch_size=1048576: a pass over 1,048,576 rows of 64 tokens needs"
     of_layer = 64 * (6 * 64 + 32 + 2 * 64)  # what the products read
     logits = 10 * config.vocab_size
     least = f"{2**20 * (of_layer + logits) * 4 / 1e9:.0f} GB"
     refused(f"{message} at least {least}", run_pretraining, flags, **size)
-    with pytest.raises(UserError, match="none"):  # matches no file
+    with pytest.raises(UserError, match="the file is empty"):
         jobs.run(run_pretraining, flags | size | {"gradient_accumulation_steps": 4})
     evaluate = {"do_train": False, "do_eval": True, "eval_batch_size": 2**20}
     config = tiny.config(hidden_size=512, max_position_embeddings=64)
-    flags |= pretraining.flags(tmp_path, config, input_file=["none"])
+    flags |= pretraining.flags(tmp_path, config, input_file=flags["input_file"])
     refused(
         "eval_batch_size=1048576: a pass over 1,0", run_pretraining, flags, **evaluate
     )
@@ -76,12 +83,12 @@ def test_batches_of_a_pre_training_are_refused_before_records_are_read(tmp_path)
 def test_logits_over_a_vocabulary_that_cannot_fit_are_refused(tmp_path):
     """Of a small network, they are nearly all that a batch takes."""
     config = tiny.config(vocab_size=300_000, max_position_embeddings=64)
-    flags = pretraining.flags(tmp_path, config, input_file=["none"])
+    flags = pretraining.flags(tmp_path, config, input_file=[empty_file(tmp_path)])
     flags |= {"max_predictions_per_seq": 20}
     refused(
         "train_batch_size=8192: a pass", run_pretraining, flags, train_batch_size=8192
     )
-    with pytest.raises(UserError, match="none"):
+    with pytest.raises(UserError, match="the file is empty"):
         jobs.run(run_pretraining, flags | {"train_batch_size": 2048})
 
 

@@ -11,10 +11,12 @@ import build_vocab
 import fill_mask
 import run_classifier
 import run_pretraining
+from training.pretraining import pretrain
 from training.run import settle
 from training.storage.folder import CONFIG, TASK, TEXT
 from errors import UserError
 from tests import pretraining, records, tiny
+from text.records.record_set import RecordSet
 
 WORDS = ["The", "the", "caf\u00e9", "cafe"]
 KNOWN = {"do_lower_case": False, "strip_accents": False, "split_cjk": False}
@@ -193,6 +195,5 @@ def test_records_know_their_vocabulary_and_its_flags(made):
 
 
 def with_records(given):
-    records = run_pretraining.pretrain.RecordSet(given.input_file)
-    known = run_pretraining.pretrain._known_records(given, records)
+    known = pretrain._known_model(given, RecordSet(given.input_file))
     return settle.TrainableModel(given, lambda: known).flags

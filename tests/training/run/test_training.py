@@ -19,7 +19,8 @@ from tests import forked, jobs, samples, tiers
 from tests.log import Log
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions
-from text.records import reading, shards
+from text.records import reading
+from text.records.record_set import RecordSet
 
 GOLDEN = str(tests.GOLDEN / "checkpoint")
 RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
@@ -47,7 +48,7 @@ def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", steps=(), **setti
 
 def parsed():
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
-    return reading.Records(shards.survey([RECORDS], {}), schema)
+    return reading.Records(RecordSet([RECORDS]).files, schema)
 
 
 def in_file_order(batch_size):

@@ -113,9 +113,8 @@ class ModernBertKind(ByteBpeKind):
         return all(f'"{token}"'.encode() in content for token in SPECIAL.tokens)
 
     def reads_json(self, content):
-        steps = tokenizer_json.steps(content["normalizer"])
-        is_normal = [step["type"] for step in steps] == ["NFC"]
-        return is_normal and super().reads_json(content)
+        tokens = {added["content"] for added in content["added_tokens"]}
+        return tokens.issuperset(SPECIAL.tokens) and super().reads_json(content)
 
     def of_json(self, path, content):
         for added in content["added_tokens"]:

@@ -147,6 +147,7 @@ def changed_token(token: str, **values) -> dict:
         (changed_token("[unused3]", rstrip=True), "unused3.*rstrip is true"),
         (changed_token("[unused3]", content="<tool>"), "added_tokens has '<tool>'"),
         (CONTENT | {"model": CONTENT["model"] | {"dropout": 0.1}}, "dropout is 0.1"),
+        (CONTENT | {"normalizer": None}, "normalizer is null"),
     ],
 )
 def test_what_is_not_done_exactly_is_refused_by_name(tmp_path, content, said):

@@ -51,7 +51,7 @@ from text.records import rows
 from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
-from training.finetuning.options import flags_of_run
+from training.finetuning.options import FineTuningOptions, flags_of_run
 from training.interchange import hugging_face
 from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
@@ -397,7 +397,7 @@ def dataset(
     num_train_steps=arguments.whole(at_least=1, at_most=2**31 - 1),
     num_warmup_steps=arguments.whole(at_least=0, at_most=2**31 - 1),
     encoder=_encoder,
-    settings=arguments.optimizer_settings,
+    settings=arguments.optimizer_settings(FineTuningOptions),
 )
 def optimizer(
     learning_rate: float,

@@ -71,6 +71,14 @@ def test_floor_imports_only_what_lies_below(floor):
         assert imported(path) & OURS <= FLOORS[floor], path
 
 
+def test_pre_training_fine_tuning_and_queries_do_not_import_each_other():
+    rooms = {"training.pretraining", "training.finetuning", "training.queries"}
+    for room in rooms:
+        for path in (ROOT / room.replace(".", "/")).glob("*.py"):
+            used = {name.rpartition(".")[0] for name in modules_imported(path)}
+            assert not used & (rooms - {room}), path
+
+
 @pytest.mark.slow
 def test_no_package_goes_round_in_a_circle():
     """A package is a folder; its own modules count as one."""

@@ -12,7 +12,7 @@ import pytest
 import tests
 from training.queries import mask_filling
 from training.run import capacity
-from training.storage import checkpoint
+from training.storage import checkpoint, whole_model
 from training.storage.source import Source
 from errors import UserError
 from files import memory
@@ -102,7 +102,7 @@ def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(
     tokenizer = TokenizerOptions().load_tokenizer(RELEASED["vocab_file"])
     vocabulary = tokenizer.vocabulary
     source = Source.open(RELEASED["init_checkpoint"])
-    model = mask_filling.load_network(source.config, source)
+    model = whole_model.load_masked_lm(source.config, source)
     # No word of this text has more than one piece here.
     words = text.replace(",", " ,").replace("!", " !").split()
     ids = [vocabulary.ids.get(word.lower(), vocabulary.unk_id) for word in words]

@@ -3,10 +3,9 @@
 import dataclasses
 import functools
 
-from training.queries import mask_filling
 from training.run import checks
 from training.run.settle import check_teacher
-from training.storage import checkpoint_contents
+from training.storage import checkpoint_contents, whole_model
 from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -103,7 +102,7 @@ def load(
     except UserError as error:
         raise UserError(f"--distill_from={flags.distill_from}: {error}") from error
     own = source.config
-    mask_filling.check_objective(f"--distill_from={flags.distill_from}", source, own)
+    whole_model.check_fills_masks(f"--distill_from={flags.distill_from}", source, own)
     _check_sizes(flags, source.folder, config, own)
     note = _check_text(flags, source, text, own)
     names = source.shapes()
@@ -114,7 +113,7 @@ def load(
             "cannot be the teacher of a pre-training; pass the output_dir of a pre-training"
         )
     with strategy.scope():
-        network = mask_filling.load_network(own, source, flags.dtype)
+        network = whole_model.load_masked_lm(own, source, flags.dtype)
     return WordTeacher(network, own, source.prefix, note)
 
 

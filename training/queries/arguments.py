@@ -22,8 +22,6 @@ from errors import UserError, count, write_as_arguments
 from modeling.architectures.config import EncoderConfig
 from modeling.optimizers.table import OptimizerSettings
 from text.tokenizers.table import TokenizerOptions
-from training.finetuning.options import FineTuningOptions
-from training.run.options import RunOptions
 
 Text = str | tuple[str, str]
 # Takes the name of an argument and its value; returns the value as it is used, or raises
@@ -218,15 +216,15 @@ def name(name: str, value: str) -> str:
     return value
 
 
-def _flags(noun: str, names: type, *groups: type) -> Rule:
+def _flags(noun: str, names: type, group: type) -> Rule:
     """A rule for `**` arguments: what flags of these names may be.
 
     Args:
         noun: what they are, for a message.
         names: a dataclass with a field for each.
-        groups: the `options.Group`s that declare the flags.
+        group: the `options.Group` that declares the flags.
     """
-    declared = {f.name: f for group in groups for f in dataclasses.fields(group)}
+    declared = {field.name: field for field in dataclasses.fields(group)}
     fields = {f.name: declared[f.name] for f in dataclasses.fields(names)}
 
     def check(_, values):
@@ -253,9 +251,11 @@ def _rule_of(field):
 
 
 text_flags = _flags("those of text", TokenizerOptions, TokenizerOptions)
-optimizer_settings = _flags(
-    "the settings of an optimizer", OptimizerSettings, RunOptions, FineTuningOptions
-)
+
+
+def optimizer_settings(group: type) -> Rule:
+    """A rule for `**` arguments: `OptimizerSettings`, which a group of flags declares."""
+    return _flags("the settings of an optimizer", OptimizerSettings, group)
 
 
 def check_effect(settings: Mapping) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from training.backend import tf
-from training.queries import mask_filling, query
+from training.queries import query
 from training.run.settle import ModelFlags
+from training.storage import whole_model
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
@@ -39,7 +40,7 @@ def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
             f"{config.attention_direction!r}, but only a model that reads from left to "
             "right can continue a text; use one trained with --objective=next_token"
         )
-    return model.tokenizer, config, mask_filling.load_network(config, source)
+    return model.tokenizer, config, whole_model.load_masked_lm(config, source)
 
 
 class Continuer:

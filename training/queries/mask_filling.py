@@ -7,11 +7,10 @@ import numpy as np
 from training.backend import tf
 from training.queries import query
 from training.run import capacity, settle
-from training.storage.source import Source
+from training.storage import whole_model
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives import masked_lm
-from modeling.objectives.table import OBJECTIVES
 from text.instances import packing
 from text.records.rows import static_lengths
 from text.tasks import mask_tokens
@@ -27,48 +26,9 @@ def load(
         flags: `QueryOptions` with init_checkpoint.
     """
     model = query.read_model(flags)
-    check_objective(flags.init_checkpoint, model.source, model.config)
-    return model.tokenizer, model.config, load_network(model.config, model.source)
-
-
-def check_objective(path: str, source: Source, config: EncoderConfig) -> None:
-    """Refuses a checkpoint that was trained on something else than masked words.
-
-    Args:
-        path: as the user wrote it.
-        source: the checkpoint.
-    """
-    objective = source.settings.get("objective")
-    what = f"--objective={objective}"
-    if objective in OBJECTIVES:
-        exporter = OBJECTIVES[objective].load().exporter
-        fills_masks = exporter and not exporter.continues_texts
-    else:  # a release; one with this stream has learned what it predicts
-        fills_masks = "query_stream" not in config.capabilities
-        what = "a stream for what is predicted"
-    if not fills_masks:
-        raise UserError(
-            f"{path}: was trained with {what}, which does not fill masks; use a checkpoint "
-            "trained on masked words"
-        )
-
-
-def load_network(
-    config: EncoderConfig, source: Source, dtype: str = "float32"
-) -> masked_lm.MaskedLMModel:
-    """The network of a checkpoint, without its pooler, which fills no masks."""
-    if "decoder" in config.capabilities:
-        raise UserError(
-            f"{source.prefix}: a model of the architecture {config.architecture!r} fills "
-            "no masks and continues no text, because its decoder writes another one; use "
-            "run_text_to_text.py"
-        )
-    model = masked_lm.MaskedLM().network(config, dtype=dtype)
-    encoder = model.encoder
-    pooler = {v.path for v in encoder.weights}.difference(encoder.required_variables)
-    weights = {v.path: v for v in model.weights if v.path not in pooler}
-    source.load(weights, required="", scope=encoder.scope)
-    return model
+    whole_model.check_fills_masks(flags.init_checkpoint, model.source, model.config)
+    network = whole_model.load_masked_lm(model.config, model.source)
+    return model.tokenizer, model.config, network
 
 
 def encode(

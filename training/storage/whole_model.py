@@ -11,6 +11,8 @@ from training.storage.source import Source
 from errors import UserError
 from modeling import layers
 from modeling.architectures.config import EncoderConfig
+from modeling.objectives import masked_lm
+from modeling.objectives.table import OBJECTIVES
 from training.interchange import hugging_face, networks, table
 from training.interchange.adapter import Adapter
 
@@ -85,3 +87,43 @@ def network(config: EncoderConfig) -> keras.layers.Layer:
     """A network with the variables of a pre-trained model; only shapes of them exist."""
     with layers.shapes_only():
         return pkgutil.resolve_name(config.pretraining_model)(config)
+
+
+def check_fills_masks(path: str, source: Source, config: EncoderConfig) -> None:
+    """Refuses a checkpoint that was trained on something else than masked words.
+
+    Args:
+        path: as the user wrote it.
+        source: the checkpoint.
+    """
+    objective = source.settings.get("objective")
+    what = f"--objective={objective}"
+    if objective in OBJECTIVES:
+        exporter = OBJECTIVES[objective].load().exporter
+        fills_masks = exporter and not exporter.continues_texts
+    else:  # a release; one with this stream has learned what it predicts
+        fills_masks = "query_stream" not in config.capabilities
+        what = "a stream for what is predicted"
+    if not fills_masks:
+        raise UserError(
+            f"{path}: was trained with {what}, which does not fill masks; use a checkpoint "
+            "trained on masked words"
+        )
+
+
+def load_masked_lm(
+    config: EncoderConfig, source: Source, dtype: str = "float32"
+) -> masked_lm.MaskedLMModel:
+    """The network of a checkpoint, without its pooler, which fills no masks."""
+    if "decoder" in config.capabilities:
+        raise UserError(
+            f"{source.prefix}: a model of the architecture {config.architecture!r} fills "
+            "no masks and continues no text, because its decoder writes another one; use "
+            "run_text_to_text.py"
+        )
+    model = masked_lm.MaskedLM().network(config, dtype=dtype)
+    encoder = model.encoder
+    pooler = {v.path for v in encoder.weights}.difference(encoder.required_variables)
+    weights = {v.path: v for v in model.weights if v.path not in pooler}
+    source.load(weights, required="", scope=encoder.scope)
+    return model

@@ -7,8 +7,7 @@ import pytest
 
 import convert_checkpoint
 import tests
-from training.queries import mask_filling
-from training.storage import checkpoint
+from training.storage import checkpoint, whole_model
 from training.storage.source import Source, read_config
 from errors import UserError
 from family.electra import replaced_tokens
@@ -93,7 +92,7 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
     config = read_config(str(tmp_path / "generator"))
     assert (config.hidden_size, config.num_attention_heads) == (8, 1)
     assert (config.intermediate_size, config.embedding_size) == (32, 12)
-    model = mask_filling.load_network(config, Source.open(str(tmp_path / "generator")))
+    model = whole_model.load_masked_lm(config, Source.open(str(tmp_path / "generator")))
     masked = {
         name: expected[f"masked_{name}"] for name in ("input_ids", "lm_positions")
     }
@@ -139,7 +138,7 @@ def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
     convert(tmp_path, tmp_path / "generator", network="generator")
     config = read_config(str(tmp_path / "generator"))
     assert config.embedding_size == width
-    model = mask_filling.load_network(config, Source.open(str(tmp_path / "generator")))
+    model = whole_model.load_masked_lm(config, Source.open(str(tmp_path / "generator")))
     scope = "generator" if shares == "none" else "electra"
     np.testing.assert_array_equal(
         model.encoder.word_embeddings, weights[f"{scope}/embeddings/word_embeddings"]
@@ -164,10 +163,10 @@ def test_what_reads_one_network_refuses_two(both, tmp_path):
     with pytest.raises(UserError, match=f"{refused}.*--network=generator or disc"):
         convert(both, tmp_path / "a", layout="hugging_face")
     with pytest.raises(UserError, match=f"{refused}.*--network=generator"):
-        mask_filling.load_network(CONFIG, Source.open(str(both)))
+        whole_model.load_masked_lm(CONFIG, Source.open(str(both)))
     convert(both, tmp_path / "alone", network="discriminator")
     with pytest.raises(UserError, match="a discriminator, and only a generator fills"):
-        mask_filling.load_network(CONFIG, Source.open(str(tmp_path / "alone")))
+        whole_model.load_masked_lm(CONFIG, Source.open(str(tmp_path / "alone")))
     with pytest.raises(UserError, match="does not contain both .* leave --network out"):
         convert(GOLDEN / "electra_masked_lm", tmp_path / "b", network="generator")
 

@@ -14,8 +14,8 @@ from safetensors.numpy import load_file
 
 import tests
 from training.backend import tf
-from training.queries import mask_filling
 from training.run import distribution, loop, settle
+from training.storage import whole_model
 from training.storage.source import Source, read_config
 from errors import UserError
 from family.roberta.tokenizer import RobertaBpe
@@ -368,7 +368,7 @@ def test_masks_are_filled_with_all_that_the_encoder_adds():
     """The row of token types is not trained, and is not zero in this model."""
     folder = GOLDEN / "hf" / "masked_lm"
     config = read_config(str(folder))
-    model = mask_filling.load_network(config, Source.open(str(folder)))
+    model = whole_model.load_masked_lm(config, Source.open(str(folder)))
     with np.load(GOLDEN / "hf" / "masked_lm_outputs.npz") as file:
         golden = dict(file)
     ids, mask = golden["input_ids"], golden["attention_mask"]

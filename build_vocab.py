@@ -172,8 +172,11 @@ class Options(TokenizerOptions, TextOptions):
 
     @functools.cached_property
     def vocabulary_kind(self) -> Kind:
-        """The kind of vocabulary."""
-        return OpenVocabulary.open(self.output_file).kind
+        """The kind of vocabulary; that of --kind, if kinds share the name of the file."""
+        named = OpenVocabulary.open(self.output_file).kind
+        chosen = _LEARNED.get(self.kind, named)
+        name = os.path.basename(self.output_file)
+        return chosen if name == chosen.vocabulary_file else named
 
     @functools.cached_property
     def learner(self) -> Learner:

@@ -12,4 +12,5 @@ PACKAGES = (
     "family.elmo",
     "family.side_by_side",
     "family.t5",
+    "family.modern_bert",
 )

@@ -85,6 +85,16 @@ class Encoder(keras.layers.Layer, abc.ABC):
         del input_mask
         return outputs["pooled_output"]
 
+    def token_vectors(self, outputs: dict):
+        """What a head for tokens reads.
+
+        Args:
+            outputs: what `call` returned.
+        Returns:
+            tensor [b, s, h].
+        """
+        return outputs["sequence_output"]
+
     def make_head(self, name: str, initializers: Iterator) -> keras.layers.Layer:
         """The head of this name that its release pre-trains it with, built.
 

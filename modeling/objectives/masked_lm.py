@@ -45,13 +45,15 @@ class MaskedLMModel(Network):
         """Makes and builds more heads, in a subclass."""
 
     def leave_pooler(self) -> None:
-        """Keeps the pooler as it is.
+        """Keeps the pooler as it is, unless the masked-LM head shares its variables.
 
         No loss reaches it, and weight decay alone would shrink it to nothing. The release
         also leaves variables without a gradient unchanged.
         """
+        used = {*self.encoder.required_variables}
+        used |= {variable.path for variable in self.masked_lm.weights}
         for variable in self.encoder.weights:
-            if variable.path not in self.encoder.required_variables:
+            if variable.path not in used:
                 variable.trainable = False
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout) -> dict:

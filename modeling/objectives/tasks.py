@@ -103,6 +103,8 @@ class TaskModel(Network):
         Args:
             encoded: what `encode` returned.
         """
+        if not (self.frozen or self.lstms):
+            return self.encoder.token_vectors(encoded)
         hidden = encoded["sequence_output"]
         if self.frozen:
             hidden = self.frozen(encoded["embedding_output"], encoded["layer_outputs"])

@@ -91,6 +91,8 @@ class Adapter:
             hidden_act; by the names of `layers.activation`.
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
+        in_class: their class -> Hugging Face's module -> the one that the class has
+            instead, if other classes have a module of that name, too.
         without_layer: what to do about a model that has no weights for one of these.
         layer: the released scope of a layer, whose number is #; None if layers cannot be
             left out of a model.
@@ -119,6 +121,7 @@ class Adapter:
     pooled: frozenset[str] = frozenset()
     masked_lm_act: str | None = None
     renamed: Mapping[str, Mapping[str, str]] = {}
+    in_class: Mapping[str, Mapping[str, str]] = {}
     without_layer = "its weights are incomplete"
     layer: str | None = None
     why_all_layers = (

@@ -24,6 +24,7 @@ from files import anywhere, hub, json_files, weight_index
 from modeling.architectures.config import EncoderConfig
 from training.interchange import hugging_face_task, peft
 from training.interchange.adapter import Adapter
+from training.interchange.bert_adapter import classes_in
 from training.interchange.format import Format
 from training.interchange.table import ADAPTERS, WEIGHTS, adapter_of
 
@@ -198,7 +199,7 @@ class HuggingFace(Format):
         for name in self._file.keys():
             if name in not_read:
                 continue
-            parts = adapter.columns(name)
+            parts = adapter.columns(_rename_module(name, self._usual_modules))
             for number, part in enumerate(parts):
                 pair = adapter.of_hugging_face(part)
                 released = pair.released if pair else part
@@ -221,6 +222,16 @@ class HuggingFace(Format):
             layers = tuple(sorted(layers, key=adapter.layer_of_hugging_face))
             tensors[released] = _Stored(layers[0], False, 0, 1, layers)
         return tensors
+
+    @property
+    def _usual_modules(self) -> dict[str, str]:
+        """The modules that only a class like the one of this model calls so -> the usual
+        ones.
+        """
+        of_classes = self._adapter.in_class
+        classes = classes_in(self._config) if of_classes else ()
+        names = (of_classes.get(each, {}) for each in classes)
+        return {own: usual for each in names for usual, own in each.items()}
 
     def _add_shared(self, tensors):
         """Adds weights for which a model has another one of the file in their place."""
@@ -277,6 +288,12 @@ class HuggingFace(Format):
                     "config has in its place; set tie_word_embeddings to false in the "
                     "config"
                 )
+
+
+def _rename_module(name: str, modules: Mapping[str, str]) -> str:
+    """The name of a tensor whose module has another name."""
+    module, dot, ending = name.rpartition(".")
+    return f"{modules.get(module, module)}{dot}{ending}"
 
 
 def _refuse_shard(path):
@@ -438,7 +455,7 @@ def _under_their_names(tensors, adapter, hugging_face_config) -> dict[str, np.nd
                 weights[name] = {name: part}
             continue
         value = value.T if pair.transposed else value
-        name = pair.hugging_face
+        name = _rename_module(pair.hugging_face, adapter.in_class.get(their_class, {}))
         weights.setdefault(adapter.holder(name), {})[name] = value
     for whole, values in weights.items():
         columns = [values[part] for part in adapter.columns(whole)]

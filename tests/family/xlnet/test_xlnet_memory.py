@@ -93,7 +93,8 @@ def test_memory_of_earlier_rows_that_cannot_fit_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr(memory, "total", lambda: 100 * 10**9)
     monkeypatch.setattr(capacity, "_has_accelerators", lambda: False)
     config = XlnetConfig(9, 16, 1, 2, 8, 16, "gelu", True)
-    flags = pretraining.flags(tmp_path, config, input_file=["none"])
+    (tmp_path / "records").touch()  # is found before it is read
+    flags = pretraining.flags(tmp_path, config, input_file=[str(tmp_path / "records")])
     changes = {"objective": "permuted", "train_batch_size": 2**12, "mem_len": 2**20}
     message = "train_batch_size=4096 with --mem_len=1048576 needs"
     refused(message, run_pretraining, flags, **changes)

@@ -4,6 +4,7 @@ import functools
 
 from errors import UserError
 from family.gpt.tokenizer import END, UNKNOWN, GptBpeKind, GptWords
+from text.tokenizers.bpe import MERGES
 from text.tokenizers.learning.bpe_learning import BpeLearner, learn_merges
 from text.tokenizers.table import OpenVocabulary
 
@@ -24,9 +25,11 @@ class GptBpeLearner(BpeLearner):
         return 2, f"{UNKNOWN} plus a line break"
 
     def check(self):
-        self.kind.resolve(
-            self.options, OpenVocabulary.open(self.options.output_file).file
-        )
+        path = self.options.output_file
+        file = OpenVocabulary.open(path).file
+        if self.kind.merges_name(file.name) == MERGES:
+            raise UserError(f"--output_file={path}: its name must {self.file_names}")
+        self.kind.resolve(self.options, file)
 
     @functools.cached_property
     def splitter(self):

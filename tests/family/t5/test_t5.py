@@ -103,7 +103,7 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
             {"config": dataclasses.replace(PRETRAINING["config"], pad_token_id=9)},
             'padding is 0, but pad_token_id is 9 .* set "pad_token_id": 0',
         ),
-        ({"do_export": True}, "cannot be written in one, as T5's <extra_id"),
+        ({"do_export": True}, "cannot be written in one, as <extra_id"),
         ({"weight_decay": 0.1}, "--optimizer=adafactor does not have it"),
     ],
 )

@@ -157,6 +157,12 @@ class Options(TokenizerOptions, TextOptions):
         if self.kind and _LEARNED[self.kind] is not self.vocabulary_kind:
             names = pkgutil.resolve_name(_LEARNED[self.kind].learner).file_names
             raise UserError(f"{place}: with --kind={self.kind}, its name must {names}")
+        is_json = self.vocabulary_kind.vocabulary_file.endswith(".json")
+        if self.output_file.endswith(".json") and not is_json:
+            raise UserError(
+                f"{place}: no kind of vocabulary here is written as JSON; use another name"
+                f"{extensions.hint()}"
+            )
         if not self.vocabulary_kind.learner:
             raise UserError(
                 f"{place}: is of a kind that is not learned; use another name"

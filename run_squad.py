@@ -107,8 +107,9 @@ class Options(FineTuningOptions):
     span_head: str = options.field(
         "independent",
         choices=("independent", *SPAN_HEADS),
-        help="independent: BERT's, in which start and end do not depend on each other."
-        + extensions.help_of("span_head"),
+        help="independent: BERT's, in which start and end do not depend on each other. In "
+        "others, the end depends on the start, and a classifier finds questions without an "
+        "answer." + extensions.help_of("span_head"),
     )
     start_n_top: int | None = options.field(
         None,

@@ -33,9 +33,9 @@ class FolderFiles:
         return self._found[name]
 
     def matching(self, pattern: str) -> list[str]:
-        """The names that a glob matches, sorted."""
+        """The names of the files that a glob matches, sorted."""
         if pattern not in self._matches:
-            self._matches[pattern] = sorted(self._match(pattern))
+            self._matches[pattern] = sorted(filter(self.has, self._match(pattern)))
         return self._matches[pattern]
 
     def _match(self, pattern):

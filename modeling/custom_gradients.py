@@ -16,7 +16,7 @@ _wanted: contextvars.ContextVar[bool] = contextvars.ContextVar("wanted", default
 
 @contextlib.contextmanager
 def use_gradients(wanted: bool = True) -> Iterator[None]:
-    """What is called or traced in here has the gradients of `with_gradient` functions."""
+    """Functions that `with_gradient` decorates have its gradients, if called in here."""
     token = _wanted.set(wanted)
     try:
         yield

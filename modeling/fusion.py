@@ -25,7 +25,7 @@ _compiler: contextvars.ContextVar[Callable | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def fuse_with(compiler: Callable[[Callable], Callable] | None) -> Iterator[None]:
-    """Compiles what `fuse` functions compute, where they are called or traced in here.
+    """Compiles functions that `fuse` decorates, where they are called or traced in here.
 
     Args:
         compiler: maps a function of tensors to one that computes the same, and whose

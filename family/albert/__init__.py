@@ -29,7 +29,6 @@ EXTENSION = Extension(
         "instances": "sentence_order: two consecutive spans and whether they are swapped, "
         "as in ALBERT.",
         "ngram": "ALBERT uses 3.",
-        "span_head": "albert: ALBERT's for SQuAD 2.0, in which the end depends on the "
-        "start, with a classifier for no answer.",
+        "span_head": "albert: ALBERT's for SQuAD 2.0.",
     },
 )

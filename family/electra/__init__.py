@@ -30,8 +30,7 @@ EXTENSION = Extension(
         "ELECTRA.",
         "optimizer": "electra_adam: ELECTRA's; BERT's with another schedule.",
         "layerwise_lr_decay": "ELECTRA uses 0.8, its large model 0.9.",
-        "span_head": "electra: ELECTRA's, in which the end depends on the start, too, with "
-        "a classifier for no answer.",
+        "span_head": "electra: ELECTRA's.",
         "network": "An ELECTRA's has generator and discriminator.",
     },
 )

@@ -40,10 +40,9 @@ EXTENSION = Extension(
         "model with memory, as in XLNet.",
         "optimizer": "xlnet_adam, xlnet_adam_cosine: XLNet's; Adam if --weight_decay=0, "
         "otherwise BERT's that also decays the biases of queries.",
-        "do_lower_case": "It is false for a SentencePiece model with XLNet's special "
-        "tokens.",
+        "do_lower_case": "With a SentencePiece model that has XLNet's special tokens, it "
+        "is then false.",
         "min_lr_ratio": "XLNet's pre-training uses 0.001.",
-        "span_head": "xlnet: XLNet's for SQuAD 2.0, in which the end depends on the start, "
-        "with a classifier for no answer.",
+        "span_head": "xlnet: XLNet's for SQuAD 2.0.",
     },
 )

@@ -156,7 +156,7 @@ class Objective(abc.ABC):
         metric_names: of what `metrics` returns.
         needs: what pre-training records must have.
         exporter, comparison, state, summary: see their classes; None if there is none.
-        evaluated_as: the objective of evaluations and exports, whose network has fewer
+        for_evaluation: the objective of evaluations and exports, whose network has fewer
             variables or the same; by default, itself.
     """
 

@@ -93,6 +93,12 @@ def optimizers() -> tuple[str, ...]:
     return tuple(sorted({*ALGORITHMS, *PRESETS}))
 
 
+def usual_schedules() -> str:
+    """Which schedule is whose: "adagrad constant, adam bert, ...", for a help text."""
+    settings = map(OptimizerSettings, optimizers())
+    return ", ".join(f"{each.optimizer} {each.schedule}" for each in settings)
+
+
 @dataclasses.dataclass(frozen=True)
 class OptimizerSettings:
     """How gradients become an update; the fields have the names of flags.

@@ -59,7 +59,7 @@ class Records:
     """The records of several files under one schema.
 
     Args:
-        files: those that contain nothing are left out.
+        files: those that contain nothing, as their description says, are left out.
         schema: the features of a record; integers are read as int32. The limits of
             integers are checked whenever a batch is read, the others by `check`.
         sizes: the values of the schema's named limits, as in a config.
@@ -75,6 +75,9 @@ class Records:
         rows_per_batch: int = 0,
     ):
         self.rows_per_batch = rows_per_batch
+        for file in files:
+            if not (file.total or file.description):
+                raise UserError(f"{file.path}: no records; write them again")
         self.files = [file for file in files if file.total]
         if not self.files:
             others = f" and {count(len(files) - 1, 'more file')}" if files[1:] else ""
@@ -113,9 +116,10 @@ class Records:
             )
 
     def check_beginnings(self) -> None:
-        """Checks the first records of every file."""
+        """Checks the first records of every file, once, and keeps only the first."""
         for file in self.files:
             self._check_records(file, file.beginning.records)
+            del file.beginning.records[1:]  # there may be thousands of files
 
     def check(self) -> None:
         """Reads and checks all records."""

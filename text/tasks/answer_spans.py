@@ -413,7 +413,7 @@ def _nulls(table, start_logits, end_logits):
 
 
 def _answer(document, candidates, null, n_best_size):
-    """Args: `candidates` of one question, best first; `null` is a `AnswerSpan` or None."""
+    """Args: `candidates` of one question, best first; `null` is an `AnswerSpan` or None."""
     nbest = list(itertools.islice(distinct(document, candidates), n_best_size))
     has_span = len(nbest) > 0
     if null:
@@ -432,7 +432,7 @@ def _answer(document, candidates, null, n_best_size):
 
 
 def distinct(document: Document, candidates: np.ndarray) -> Iterator[AnswerSpan]:
-    """Yields a `AnswerSpan` for each new text of the candidates, which are best first."""
+    """Yields an `AnswerSpan` for each new text of the candidates, which are best first."""
     seen = set()
     for _, first, last, start_logit, end_logit, _ in map(np.void.item, candidates):
         start, end = int(document.starts[first]), int(document.ends[last])

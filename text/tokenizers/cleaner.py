@@ -47,7 +47,7 @@ class Cleaner:
 
     Attributes:
         collapses_spaces: whether white space becomes single spaces.
-        strip_accents: whether text is `decompose`.
+        strip_accents: whether `decompose` removes accents.
         joins_quotes: whether `` and '' become ".
     Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
         prepro_utils.py, preprocess_text.

@@ -127,7 +127,7 @@ class Teacher:
         Args:
             objective: of the task.
         """
-        self._check_tokenizer(objective)
+        self._check_tokenizer()
         if not objective.comparison:
             raise UserError(
                 f"--distill_from={self.student.flags.distill_from}: a head of this kind "
@@ -147,7 +147,7 @@ class Teacher:
         checks.check_objective(made, config, source)
         return made
 
-    def _check_tokenizer(self, objective):
+    def _check_tokenizer(self):
         if self.shares_tokenizer:
             return
         what, hint = None, ""

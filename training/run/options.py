@@ -11,7 +11,12 @@ import options
 from training.run import program_cache
 from errors import UserError
 from files import sources
-from modeling.optimizers.table import SCHEDULES, OptimizerSettings, optimizers
+from modeling.optimizers.table import (
+    SCHEDULES,
+    OptimizerSettings,
+    optimizers,
+    usual_schedules,
+)
 from serving import portable
 
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
@@ -149,8 +154,8 @@ class RunOptions(options.Group):
     lr_schedule: str | None = options.field(
         None,
         choices=tuple(SCHEDULES),
-        help="How the learning rate changes; by default, as in the release that "
-        "--optimizer is from. bert: rises during the warm-up, then jumps down to a line "
+        help="How the learning rate changes; by default, --optimizer decides: "
+        f"{usual_schedules()}. bert: rises during the warm-up, then jumps down to a line "
         "that falls from the peak at step 0. from_peak: rises to its peak, then falls in a "
         "line. times_warmup: the warm-up multiplies the falling line. cosine: rises, then "
         "jumps down to half a cosine wave that began with the run. constant: rises and "

@@ -174,12 +174,19 @@ class Model:
         if not self._records:
             yield from known
         elif digest := self._records.text.get(recorded_settings.DIGEST):
-            noted = map(self._open, self._records.vocab_files)
+            noted = filter(None, map(self._open_noted, self._records.vocab_files))
             for vocabulary in itertools.chain(known, noted):
                 if _digest(vocabulary) == digest:
                     yield vocabulary
         elif self._records.need_vocabulary:
             yield from known
+
+    def _open_noted(self, path):
+        """None if the folder has no vocabulary any more."""
+        try:
+            return self._open(path)
+        except (UserError, OSError):
+            return None
 
     def _unknown(self, name: str) -> UserError:
         """What to say of a flag that is not given, and whose value no file knows."""

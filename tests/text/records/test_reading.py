@@ -257,6 +257,14 @@ def test_weight_that_is_no_flag_is_named(tmp_path):
         data.check_beginnings()
 
 
+@pytest.mark.parametrize("content", [b"", gzip.compress(b"")], ids=["plain", "gzip"])
+def test_an_empty_file_that_no_description_lists_is_refused(tmp_path, content):
+    (tmp_path / "empty").write_bytes(content)
+    files = RecordSet([write(tmp_path / "x", [1]), str(tmp_path / "empty")]).files
+    with pytest.raises(UserError, match="empty: (no records|the file is empty); write"):
+        reading.Records(files, SCHEMA)
+
+
 def test_folder_is_no_record_file(tmp_path):
     with pytest.raises(UserError, match=f"{tmp_path}: is a folder; name its files"):
         opened(str(tmp_path))

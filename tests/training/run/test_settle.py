@@ -185,6 +185,9 @@ def test_records_know_their_vocabulary_and_its_flags(made):
     assert (given.vocab_file, given.strip_accents) == ("vocab.txt", False)
     os.rename("vocab.txt", "moved.txt")
     assert with_records(made).vocab_file is None
+    os.mkdir("vocab.txt")  # without any vocabulary
+    assert with_records(made).vocab_file is None
+    os.rmdir("vocab.txt")
     given = with_records(dataclasses.replace(made, vocab_file="moved.txt"))
     assert given.strip_accents is False
     os.rename("moved.txt", "vocab.txt")

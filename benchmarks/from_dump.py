@@ -82,7 +82,7 @@ def main(chosen: Options) -> None:
     began = time.monotonic()
     _run("create_pretraining_data.py", output_file=whole, **reading)
     seconds = time.monotonic() - began
-    for share in (0.3, 0.6):
+    for share in (0.2, 0.4):
         _killed(
             share * seconds,
             "create_pretraining_data.py",

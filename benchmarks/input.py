@@ -60,7 +60,7 @@ def stages(data: reading.Records, batch_size: int) -> dict:
 
         return take
 
-    columns = [(f.path, f.offsets, f.records) for f in data.files]
+    columns = [(f.path, f.offsets, f.total) for f in data.files]
     plain = blocks.Blocks(*zip(*columns, strict=True))
     order = plain.order(plain.reader(), seed=1).rebatch(batch_size)
     in_updates = distribution.distribute(

@@ -22,6 +22,7 @@ import typing
 
 from absl import app, flags
 
+import extensions
 import options
 from errors import UserError
 
@@ -168,7 +169,12 @@ def read(
             missing.
         UserError: values are not allowed, alone or together.
     """
-    if unexpected := flag_values(arguments)[1:]:  # flags after it were not read
+    try:
+        unexpected = flag_values(arguments)[1:]  # flags after it were not read
+    except flags.IllegalFlagValueError as error:
+        hint = extensions.hint() if "should be one of" in str(error) else ""
+        raise flags.IllegalFlagValueError(f"{error}{hint}") from error
+    if unexpected:
         raise _unexpected_argument(
             unexpected[0], arguments[-len(unexpected) - 1], flag_values
         )

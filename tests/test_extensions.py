@@ -109,6 +109,7 @@ def test_what_asks_for_a_missing_folder_says_so_in_one_line(tmp_path):
     done = run(core, *asked, "--objective=permuted")
     [line] = done.stderr.splitlines()
     assert "objective=permuted: value should be one of" in line and done.returncode
+    assert "family/__init__.py lists it: family.xlnet" in line
     shutil.rmtree(core / "family" / "roberta")
     (core / "vocab.json").write_text('{"<s>": 0, "<pad>": 1}')
     asked = ["--input_file=none", "--output_file=none", "--vocab_file=vocab.json"]

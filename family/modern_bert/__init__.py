@@ -11,4 +11,9 @@ EXTENSION = Extension(
     },
     tokenizers={"modern_bpe": "family.modern_bert.tokenizer:ModernBertKind"},
     adapters={"modern_bert": "family.modern_bert.adapter:ModernBertAdapter"},
+    help={
+        "kind": "modern_bpe: FOLDER/vocab.json, with merges.txt next to it, ModernBERT's "
+        "byte-level BPE.",
+        "do_lower_case": "Nor do they apply to ModernBERT's vocabulary.",
+    },
 )

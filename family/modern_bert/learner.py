@@ -17,5 +17,6 @@ class ModernBertLearner(ByteBpeLearner):
     """The special tokens come last, as in ModernBERT."""
 
     kind = ModernBertKind()
+    file_names = "be vocab.json"
     first_tokens, last_tokens = (), SPECIAL.tokens
     splitter = _Splitter()

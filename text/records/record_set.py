@@ -212,7 +212,7 @@ def _find(pattern):
     if is_literal and anywhere.isdir(pattern):
         raise UserError(
             f"{pattern}: is a folder; name its files, such as "
-            f"{os.path.join(pattern, '*.tfrecord')!r}"
+            f"{os.path.join(pattern, '*.tfrecord*')!r}"
         )
     paths = [pattern] if is_literal else sorted(anywhere.glob(pattern))
     paths = descriptions.records_among(paths)

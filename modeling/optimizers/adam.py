@@ -102,6 +102,20 @@ class AdamWeightDecay:
         )
         rate, *numbers = numbers
         rates = {share: rate * share for share in {*self.shares.values()} - {1.0}}
+        self.update_each(
+            gradients,
+            lambda path, *tensors: _update(
+                *tensors,
+                direction,
+                self.rate_of(path),
+                self.decays(path),
+                rates.get(self.shares.get(path), rate),
+                *numbers,
+            ),
+        )
+
+    def update_each(self, gradients: Sequence, update: Callable) -> None:
+        """Assigns what `update` makes of each variable's path, value, moments, gradient."""
         for variable, m, v, gradient in zip(
             self.trainable_variables,
             self.first_moments,
@@ -109,15 +123,8 @@ class AdamWeightDecay:
             gradients,
             strict=True,
         ):
-            value, first, second = _update(
-                *(ops.convert_to_tensor(x) for x in (variable, m, v)),
-                gradient,
-                direction,
-                self.rate_of(variable.path),
-                self.decays(variable.path),
-                rates.get(self.shares.get(variable.path), rate),
-                *numbers,
-            )
+            tensors = (ops.convert_to_tensor(x) for x in (variable, m, v))
+            value, first, second = update(variable.path, *tensors, gradient)
             m.assign(first)
             v.assign(second)
             variable.assign(value)

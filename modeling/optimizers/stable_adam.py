@@ -54,23 +54,15 @@ class StableAdamW(AdamWeightDecay):
                 self.weight_decay,
             )
         )
-        for variable, m, v, gradient in zip(
-            self.trainable_variables,
-            self.first_moments,
-            self.second_moments,
+        self.update_each(
             gradients,
-            strict=True,
-        ):
-            value, first, second = _update(
-                *(ops.convert_to_tensor(x) for x in (variable, m, v)),
-                gradient,
-                self.decays(variable.path),
-                rate * self.shares.get(variable.path, 1.0),
+            lambda path, *tensors: _update(
+                *tensors,
+                self.decays(path),
+                rate * self.shares.get(path, 1.0),
                 *numbers,
-            )
-            m.assign(first)
-            v.assign(second)
-            variable.assign(value)
+            ),
+        )
 
 
 def _share_of_newest(beta, updates):

@@ -27,7 +27,7 @@ class Beginning(NamedTuple):
         size: of the whole file, in bytes.
         digest: the SHA-256 of the first 64 KB.
         compression: "" or "GZIP".
-        records: the first 16, serialized.
+        records: the first 16, serialized; once they are checked, only the first.
     """
 
     size: int

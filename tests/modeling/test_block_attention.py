@@ -1,0 +1,119 @@
+"""Attention in blocks: the same as of all pairs at once, and blind to what it skips."""
+
+import numpy as np
+import pytest
+
+from training.backend import tf
+from modeling import block_attention, row_random
+
+LENGTH, WIDTH = 45, 16
+SHAPE = (2, 3, LENGTH, 4)
+RATE = 0.4
+
+
+@pytest.fixture(autouse=True)
+def narrow_blocks(monkeypatch):
+    monkeypatch.setattr(block_attention, "_WIDEST", WIDTH)
+
+
+def at_once(query, key, value, sight, kept=1.0):
+    places = np.arange(LENGTH)
+    seen = sight.queries[:, :, None] == sight.keys[:, None, :]
+    if sight.direction == "left_to_right":
+        seen &= places[:, None] >= places
+    if sight.direction == "right_to_left":
+        seen &= places[:, None] <= places
+    scores = tf.matmul(query, key, transpose_b=True)
+    probs = tf.nn.softmax(scores + tf.where(seen, 0.0, -1e9)[:, None])
+    return tf.matmul(probs * kept, value)
+
+
+def with_gradients(function, tensors, upstream, compiled):
+    @tf.function(autograph=False, jit_compile=compiled)
+    def compute(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            result = function(*tensors)
+        return result, *tape.gradient(result, tensors, upstream)
+
+    return compute(*tensors)
+
+
+def draws(number, seed=0):
+    rng = np.random.default_rng(seed)
+    return [tf.constant(rng.normal(size=SHAPE), tf.float32) for _ in range(number)]
+
+
+def documents(*lengths):
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return np.pad(row, (0, LENGTH - len(row)), constant_values=len(lengths))
+
+
+PADDED = (np.arange(LENGTH) < np.array([[17], [LENGTH]])).astype("int32")
+PACKED = np.stack([documents(3, 20, 1, 9), documents(40)]).astype("int32")
+CASES = {
+    "everything": (None, None, "both"),
+    "padding": (PADDED, None, "both"),
+    "documents": (None, PACKED, "both"),
+    "documents to the left": (None, PACKED, "left_to_right"),
+    "to the right": (None, None, "right_to_left"),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_and_gradients_are_those_of_all_pairs_at_once(case, compiled):
+    *tensors, upstream = draws(4)
+    sight = block_attention.sight(tensors[0][:, 0], *CASES[case])
+
+    def in_blocks(*tensors):
+        return block_attention.attend(*tensors, sight)
+
+    found = with_gradients(in_blocks, tensors, upstream, compiled)
+    expected = with_gradients(
+        lambda *tensors: at_once(*tensors, sight), tensors, upstream, False
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_gradients_drop_what_was_dropped():
+    *tensors, upstream = draws(4)
+    sight = block_attention.sight(tensors[0][:, 0])
+    [words] = row_random.states((1, 2), [3])
+    blocks = block_attention._Blocks(sight, LENGTH, RATE, words)
+    ones = tf.ones([*SHAPE[:2], blocks.width, blocks.width])
+    places = range(blocks.count)
+    rows = [tf.concat([blocks.drop(ones, i, j) for j in places], 3) for i in places]
+    kept = tf.concat(rows, 2)[:, :, :LENGTH, :LENGTH]
+    assert 0.5 < np.mean(kept != 0) < 0.7
+    assert len({np.asarray(row).tobytes() for row in rows}) == len(rows)
+    found = with_gradients(
+        lambda *t: block_attention.attend(*t, sight, RATE, words),
+        tensors,
+        upstream,
+        False,
+    )
+    expected = with_gradients(
+        lambda *t: at_once(*t, sight, kept), tensors, upstream, False
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_blocks_that_nobody_sees_are_not_read():
+    """A NaN that is read would be in the result, whatever its weight."""
+    query, key, value, upstream = draws(4)
+    row = np.repeat([0, 1, 2], LENGTH // 3)  # as wide as blocks
+    sight = block_attention.sight(query[:, 0], documents=np.stack([row, row]))
+    unseen = tf.where(row[:, None] == 1, np.nan, 0.0)
+    key, value = key + unseen, value + unseen
+    found = with_gradients(
+        lambda *t: block_attention.attend(*t, sight),
+        (query, key, value),
+        upstream,
+        False,
+    )
+    for result in found:
+        is_finite = np.isfinite(result.numpy()).all(axis=(0, 1, 3))
+        np.testing.assert_array_equal(is_finite, row != 1)

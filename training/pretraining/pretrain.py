@@ -41,6 +41,8 @@ def pretrain(flags: PretrainingOptions) -> None:
     model = settle.TrainableModel(flags, lambda: _known_model(flags, records))
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
+    place = model.flags_with_config.bert_config_file
+    pretraining_records.check_encoder(flags, records, config, place)
     if flags.keep_optimizer and not folder.steps:
         phases.check_continued(
             model.source, flags.num_train_steps, flags.num_decay_steps
@@ -79,6 +81,8 @@ def _read(model: settle.TrainableModel, tokenizer, records, strategy) -> Inputs:
     if not (flags.distill_from and flags.do_train):
         return inputs
     teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
+    place = f"--distill_from={flags.distill_from}"
+    pretraining_records.check_encoder(flags, records, teacher.config, place)
     objective = teacher.distill(flags, model.config, inputs.objective)
     return inputs._replace(objective=objective, teacher=teacher)
 

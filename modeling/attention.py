@@ -32,7 +32,8 @@ def attend(
     bias_scores: Callable,
     rate: float,
     dropouts: Callable,
-    sight: block_attention.Sight | None = None,
+    seen: block_attention.Seen | None = None,
+    direction: str = "both",
 ):
     """[b, s, n * d]: the mean of the values by the softmax of what each query gives.
 
@@ -45,7 +46,8 @@ def attend(
             reads no other tensors that have gradients.
         rate: of dropout of the probabilities.
         dropouts: makes the key of their dropout, as `layers.Dropouts` does.
-        sight: if given, rows are read in blocks, and `bias_scores` is not called.
+        seen, direction: if given, rows are read in blocks, and `bias_scores` is not
+            called; see `block_attention.attend`.
     """
     words = dropouts.key(rate)
 
@@ -55,11 +57,13 @@ def attend(
         probs = layers.fused_dropout(ops.cast(probs, value.dtype), rate, *words)
         return ops.matmul(probs, value)
 
-    if sight is None:
+    if seen is None:
         context = of_pairs(of_heads, query, key, value, *biases)
     else:
         key = ops.swapaxes(key, -1, -2)
-        context = block_attention.attend(query, key, value, sight, rate, words)
+        context = block_attention.attend(
+            query, key, value, seen, direction, rate, words
+        )
     batch, heads, length, size = ops.shape(context)
     context = ops.transpose(context, (0, 2, 1, 3))
     return ops.reshape(context, (batch, length, heads * size))

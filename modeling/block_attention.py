@@ -26,17 +26,31 @@ _WIDEST = 256  # of a block
 _UNSEEN_SCORE = -1e9
 
 
-class Sight(NamedTuple):
+class Seen(NamedTuple):
     """Which positions see each other: a query sees the keys of its number.
 
     Attributes:
         queries, keys: int32 [b, s]. The numbers of keys that some query has ascend.
-        direction: of attention; see `BertConfig`.
     """
 
     queries: object
     keys: object
-    direction: str = "both"
+
+    @classmethod
+    def of(cls, tokens, input_mask=None, documents=None) -> "Seen":
+        """What positions see.
+
+        Args:
+            tokens: [b, s, ...].
+            input_mask: int [b, s], 0 for padding, which nothing sees; None without any.
+            documents: int [b, s], ascending: which ones see each other; None if all do.
+        """
+        if documents is None:
+            documents = ops.ones(ops.shape(tokens)[:2], "int32")
+        keys = documents
+        if input_mask is not None:
+            keys = ops.where(ops.cast(input_mask, "bool"), documents, -1)
+        return cls(documents, keys)
 
 
 def is_long(seq_length: int | None) -> bool:
@@ -44,32 +58,24 @@ def is_long(seq_length: int | None) -> bool:
     return (seq_length or 0) > _LONGEST_SQUARE
 
 
-def sight(tokens, input_mask=None, documents=None, direction: str = "both") -> Sight:
-    """What positions see.
-
-    Args:
-        tokens: [b, s, ...].
-        input_mask: int [b, s], 0 for padding, which nothing sees; None without any.
-        documents: int [b, s], ascending: which ones see each other; None if all do.
-    """
-    shape = ops.shape(tokens)[:2]
-    if documents is None:
-        documents = ops.ones(shape, "int32")
-    keys = documents
-    if input_mask is not None:
-        keys = ops.where(ops.cast(input_mask, "bool"), documents, -1)
-    return Sight(documents, keys, direction)
-
-
-def attend(query, key, value, sight: Sight, rate: float = 0.0, words: tuple = ()):
+def attend(
+    query,
+    key,
+    value,
+    seen: Seen,
+    direction: str = "both",
+    rate: float = 0.0,
+    words: tuple = (),
+):
     """[b, n, s, d]: the mean of the values by the softmax of what each query gives.
 
     Args:
         query, key, value: [b, n, s, d]; s is known in advance.
+        direction: see `BertConfig`.
         rate, words: of the dropout of the probabilities; see `layers.dropout`.
     """
     length = query.shape[2]
-    blocks = _Blocks(sight, length, rate, words)
+    blocks = _Blocks(seen, length, direction, rate, words)
 
     @ops.custom_gradient
     def of_blocks(query, key, value):
@@ -89,15 +95,15 @@ def attend(query, key, value, sight: Sight, rate: float = 0.0, words: tuple = ()
 class _Blocks:
     """How rows are divided, and what the queries of each block see."""
 
-    def __init__(self, sight, length, rate, words):
+    def __init__(self, seen, length, direction, rate, words):
         self.length, self.rate, self.words = length, rate, words
         self.count = math.ceil(length / _WIDEST)
         self.width = math.ceil(length / self.count)
-        self.direction = sight.direction
+        self.direction = direction
         self._missing = self.count * self.width - length
         # Filler keys have a number that no query has.
-        self._queries = self._numbers(sight.queries, np.iinfo(np.int32).max)
-        self._keys = self._numbers(sight.keys, -2)
+        self._queries = self._numbers(seen.queries, np.iinfo(np.int32).max)
+        self._keys = self._numbers(seen.keys, -2)
         self.begins, self.ends = self._bounds()
 
     def _numbers(self, x, filler):

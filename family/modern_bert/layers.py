@@ -58,7 +58,7 @@ class Sight(NamedTuple):
     cos: object
     sin: object
     penalty: object = None
-    whole: block_attention.Sight | None = None
+    whole: block_attention.Seen | None = None
 
     @property
     def block(self) -> int | None:
@@ -80,7 +80,7 @@ def sights(config: ModernBertConfig, tokens, inputs):
         places = ops.arange(ops.shape(tokens)[1])
     turns = _turns(config, config.global_rope_theta, places)
     if block_attention.is_long(tokens.shape[1]):
-        seen = block_attention.sight(tokens, input_mask, documents)
+        seen = block_attention.Seen.of(tokens, input_mask, documents)
         everything = Sight(*turns, whole=seen)
     else:
         everything = Sight(*turns, _penalty(_same(documents), input_mask))
@@ -284,7 +284,9 @@ class ModernBertLayer(keras.layers.Layer):
         if sight.whole is None:
             context = attention.of_pairs(of_heads, *heads)
         else:
-            context = block_attention.attend(*heads, sight.whole, rate, words)
+            context = block_attention.attend(
+                *heads, sight.whole, rate=rate, words=words
+            )
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
 

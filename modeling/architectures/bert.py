@@ -276,12 +276,12 @@ class BertEncoder(Encoder):
 
 def _visible(hidden, inputs, direction):
     """int [b or 1, 1, 1 or s (from), s (to)], 1 where a position sees another, or None;
-    of long rows, their `block_attention.Sight`.
+    of long rows, their `block_attention.Seen`.
     """
     documents = attention.documents(inputs)
     seen = inputs.get("input_mask")
     if block_attention.is_long(hidden.shape[1]):
-        return block_attention.sight(hidden, seen, documents, direction)
+        return block_attention.Seen.of(hidden, seen, documents)
     if seen is not None:
         seen = ops.cast(seen, "int32")[:, None, None, :]
     if documents is not None:
@@ -436,6 +436,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob
+        self.direction = config.attention_direction
         self.query, self.key, self.value = (
             layers.Dense(config.hidden_size, next(initializers), dtype, name=name)
             for name in ("query", "key", "value")
@@ -465,7 +466,8 @@ class SelfAttention(keras.layers.Layer):
             bias_scores=lambda scores: _seen_scores(scores, seen),
             rate=self.dropout_prob,
             dropouts=dropouts,
-            sight=seen if isinstance(seen, block_attention.Sight) else None,
+            seen=seen if isinstance(seen, block_attention.Seen) else None,
+            direction=self.direction,
         )
 
     def _heads(self, dense, hidden, scale=1.0, order=(0, 2, 1, 3)):

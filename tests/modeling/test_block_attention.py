@@ -16,15 +16,15 @@ def narrow_blocks(monkeypatch):
     monkeypatch.setattr(block_attention, "_WIDEST", WIDTH)
 
 
-def at_once(query, key, value, sight, kept=1.0):
+def at_once(query, key, value, seen, direction="both", kept=1.0):
     places = np.arange(LENGTH)
-    seen = sight.queries[:, :, None] == sight.keys[:, None, :]
-    if sight.direction == "left_to_right":
-        seen &= places[:, None] >= places
-    if sight.direction == "right_to_left":
-        seen &= places[:, None] <= places
+    is_seen = seen.queries[:, :, None] == seen.keys[:, None, :]
+    if direction == "left_to_right":
+        is_seen &= places[:, None] >= places
+    if direction == "right_to_left":
+        is_seen &= places[:, None] <= places
     scores = tf.matmul(query, key, transpose_b=True)
-    probs = tf.nn.softmax(scores + tf.where(seen, 0.0, -1e9)[:, None])
+    probs = tf.nn.softmax(scores + tf.where(is_seen, 0.0, -1e9)[:, None])
     return tf.matmul(probs * kept, value)
 
 
@@ -64,14 +64,15 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_gradients_are_those_of_all_pairs_at_once(case, compiled):
     *tensors, upstream = draws(4)
-    sight = block_attention.sight(tensors[0][:, 0], *CASES[case])
+    *sees, direction = CASES[case]
+    seen = block_attention.Seen.of(tensors[0][:, 0], *sees)
 
     def in_blocks(*tensors):
-        return block_attention.attend(*tensors, sight)
+        return block_attention.attend(*tensors, seen, direction)
 
     found = with_gradients(in_blocks, tensors, upstream, compiled)
     expected = with_gradients(
-        lambda *tensors: at_once(*tensors, sight), tensors, upstream, False
+        lambda *tensors: at_once(*tensors, seen, direction), tensors, upstream, False
     )
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
@@ -79,9 +80,9 @@ def test_outputs_and_gradients_are_those_of_all_pairs_at_once(case, compiled):
 
 def test_gradients_drop_what_was_dropped():
     *tensors, upstream = draws(4)
-    sight = block_attention.sight(tensors[0][:, 0])
+    seen = block_attention.Seen.of(tensors[0][:, 0])
     [words] = row_random.states((1, 2), [3])
-    blocks = block_attention._Blocks(sight, LENGTH, RATE, words)
+    blocks = block_attention._Blocks(seen, LENGTH, "both", RATE, words)
     ones = tf.ones([*SHAPE[:2], blocks.width, blocks.width])
     places = range(blocks.count)
     rows = [tf.concat([blocks.drop(ones, i, j) for j in places], 3) for i in places]
@@ -89,13 +90,13 @@ def test_gradients_drop_what_was_dropped():
     assert 0.5 < np.mean(kept != 0) < 0.7
     assert len({np.asarray(row).tobytes() for row in rows}) == len(rows)
     found = with_gradients(
-        lambda *t: block_attention.attend(*t, sight, RATE, words),
+        lambda *t: block_attention.attend(*t, seen, "both", RATE, words),
         tensors,
         upstream,
         False,
     )
     expected = with_gradients(
-        lambda *t: at_once(*t, sight, kept), tensors, upstream, False
+        lambda *t: at_once(*t, seen, kept=kept), tensors, upstream, False
     )
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
@@ -105,11 +106,11 @@ def test_blocks_that_nobody_sees_are_not_read():
     """A NaN that is read would be in the result, whatever its weight."""
     query, key, value, upstream = draws(4)
     row = np.repeat([0, 1, 2], LENGTH // 3)  # as wide as blocks
-    sight = block_attention.sight(query[:, 0], documents=np.stack([row, row]))
+    seen = block_attention.Seen.of(query[:, 0], documents=np.stack([row, row]))
     unseen = tf.where(row[:, None] == 1, np.nan, 0.0)
     key, value = key + unseen, value + unseen
     found = with_gradients(
-        lambda *t: block_attention.attend(*t, sight),
+        lambda *t: block_attention.attend(*t, seen),
         (query, key, value),
         upstream,
         False,

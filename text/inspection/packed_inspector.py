@@ -50,7 +50,7 @@ class PackedInspector(Inspector):
         )
 
     def figures(self) -> list[figures.RunningSums]:
-        return [_Documents(self.options.max_seq_length)]
+        return [_DocumentLengths(self.options.max_seq_length)]
 
     def report(self, counts, passes) -> list[str]:
         places = counts["instances"] * self.options.max_seq_length
@@ -68,7 +68,7 @@ def _bounds(batch, text):
     return is_first & text.is_token, is_next & text.is_token
 
 
-class _Documents(figures.RunningSums):
+class _DocumentLengths(figures.RunningSums):
     """Counts documents and their tokens."""
 
     def __init__(self, max_seq_length):

@@ -1,14 +1,24 @@
 """Attention in blocks: the same as of all pairs at once, and blind to what it skips."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from training.backend import tf
-from modeling import block_attention, row_random
+from modeling import block_attention, custom_gradients, fusion, layers, row_random
+from modeling.objectives.masked_lm import MaskedLM
+from tests import relatives, samples, tiny
 
+RATE = 0.4
+SIZES = samples.SIZES | {"attention_probs_dropout_prob": RATE, "num_hidden_layers": 1}
+CONFIGS = {"bert": tiny.config(**SIZES)}
+if "modern_bert" in relatives.CONFIGS:
+    changes = {"attention_dropout_prob": RATE, "num_hidden_layers": 1}
+    config = dataclasses.replace(relatives.CONFIGS["modern_bert"], **changes)
+    CONFIGS["modern_bert"] = config
 LENGTH, WIDTH = 45, 16
 SHAPE = (2, 3, LENGTH, 4)
-RATE = 0.4
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +128,43 @@ def test_blocks_that_nobody_sees_are_not_read():
     for result in found:
         is_finite = np.isfinite(result.numpy()).all(axis=(0, 1, 3))
         np.testing.assert_array_equal(is_finite, row != 1)
+
+
+@pytest.mark.parametrize("name", ["bert", "modern_bert"])
+def test_a_compiled_program_that_keeps_only_outputs_learns_the_same(monkeypatch, name):
+    """With dropout, whose masks are drawn again."""
+    if name not in CONFIGS:
+        pytest.skip(f"family/{name} is not there")
+    monkeypatch.setattr(block_attention, "_LONGEST_SQUARE", LENGTH - 1)
+    network = MaskedLM().network(CONFIGS[name], seed=1)
+    rng = np.random.default_rng(2)
+    for variable in network.weights:
+        variable.assign_add(rng.normal(0, 0.2, variable.shape).astype("float32"))
+    batch = {"input_ids": rng.integers(1, 9, PACKED.shape).astype("int32")}
+    begins = np.diff(PACKED, axis=1, prepend=-1) > 0
+    places = np.arange(LENGTH)
+    begins_of = np.maximum.accumulate(np.where(begins, places, 0), axis=1)
+    batch["position_ids"] = (places - begins_of).astype("int32")
+
+    def learned(compiled):
+        @tf.function(autograph=False, jit_compile=compiled)
+        def compute(seed):
+            trained = [v.value for v in network.encoder.trainable_variables]
+            with (
+                fusion.whole_program(compiled),
+                custom_gradients.use_gradients(),
+                tf.GradientTape() as tape,
+            ):
+                dropouts = layers.Dropouts(seed, recompute=compiled)
+                hidden = network.encoder(batch, dropouts=dropouts)["sequence_output"]
+                total = tf.reduce_sum(hidden[:, :40] ** 2)
+            return total, tape.gradient(total, trained, unconnected_gradients="zero")
+
+        return compute(tf.constant([3, 4]))
+
+    total, gradients = learned(compiled=True)
+    expected, others = learned(compiled=False)
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    for found, other in zip(gradients, others, strict=True):
+        scale = max(1.0, np.abs(other).max())
+        np.testing.assert_allclose(found, other, rtol=0, atol=1e-5 * scale)

@@ -49,6 +49,11 @@ class MixedRecords(reading.Records):
         self.begun = np.zeros(len(self.sources), np.int64)
         self._numbers = [names.index(name) for name in self.sources]
 
+    def begin_at(self, rows_read: Sequence[int]) -> None:
+        """Begins behind what an earlier run has read of each source; nothing if empty."""
+        if rows_read:
+            self.begun = np.array(rows_read, np.int64)
+
     def schedule(self, seed: int) -> mixture.Schedule:
         return mixture.Schedule(self.mixture.counts, seed)
 

@@ -107,8 +107,10 @@ class Mixture:
         names: of the sources.
         files: of each.
         weights: of each, in any scale.
+        is_given: whether a user wrote the weights.
     Attributes:
         counts: how many rows of a period each gives.
+        given_total: the sum of the weights that a user wrote; else 1.
     """
 
     def __init__(
@@ -116,10 +118,11 @@ class Mixture:
         names: Sequence[str],
         files: Sequence[list[RecordFile]],
         weights: Sequence[Fraction],
+        is_given: bool = False,
     ):
         self.names, self.files = list(names), list(files)
-        self.is_normalized = sum(weights) == 1
-        shares = [weight / sum(weights) for weight in weights]
+        self.given_total = sum(weights) if is_given else 1
+        shares = [Fraction(weight) / sum(weights) for weight in weights]
         self.counts = counts_of_period(shares)
 
     @property
@@ -158,7 +161,8 @@ def of_patterns(
     if temperature is not None:
         sizes = [sum(file.total for file in those) for those in files]
         weights = by_temperature(sizes, temperature)
-    return Mixture(names_of(records, patterns), files, weights)
+    names = names_of(records, patterns)
+    return Mixture(names, files, weights, is_given=temperature is None)
 
 
 def _first_other(patterns, without):

@@ -18,7 +18,9 @@ from text.instances.instances import Instances
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
 from text.instances.table import RowOptions
-from text.records import encoding, reading
+from text.records import encoding, mixture, reading
+from text.records.mixed import MixedRecords
+from text.records.mixture import Mixture
 from text.records.record_set import RecordFile, RecordSet
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
@@ -30,6 +32,45 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 _MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 Rows = Mapping[RecordFile, Instances]  # the kind of rows of each file
+
+
+class Mixtures(NamedTuple):
+    """The sources of the records, if these are mixed.
+
+    Attributes:
+        training: those of --input_file; None if they are not mixed.
+        held_out: those of --eval_input_file.
+    """
+
+    training: Mixture | None = None
+    held_out: Mixture | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all sources; the same name is the same source."""
+        mixtures = filter(None, self)
+        return list(dict.fromkeys(name for each in mixtures for name in each.names))
+
+
+def find_mixtures(flags: PretrainingOptions, records: RecordSet) -> Mixtures:
+    """The sources that the flags name.
+
+    Raises:
+        UserError: see `mixture.of_patterns`; or held-out records have weights.
+    """
+    held_out = flags.eval_input_file
+    for pattern in held_out:
+        if records.weights[pattern] is not None:
+            raise UserError(
+                f"--eval_input_file={pattern}: an evaluation reads each record once; leave "
+                "the weight out"
+            )
+    training = mixture.of_patterns(records, flags.input_file, flags.source_temperature)
+    if not (training and held_out):
+        return Mixtures(training)
+    files = [records.matching([pattern]) for pattern in held_out]
+    names = mixture.names_of(records, held_out)
+    return Mixtures(training, Mixture(names, files, [1] * len(files)))
 
 
 class Inputs(NamedTuple):
@@ -57,12 +98,16 @@ class Inputs(NamedTuple):
 
 
 def read(
-    model: settle.TrainableModel, records: RecordSet, tokenizer: Tokenizer | None
+    model: settle.TrainableModel,
+    records: RecordSet,
+    tokenizer: Tokenizer | None,
+    mixtures: Mixtures = Mixtures(),
 ) -> Inputs:
     """Chooses what is trained on the records; reads the first of each file.
 
     Args:
         tokenizer: that of --vocab_file, if given.
+        mixtures: see `find_mixtures`.
     Raises:
         UserError: the records are not of one kind, lack what the objective needs, or
             contradict the flags, the config or the vocabulary.
@@ -73,10 +118,19 @@ def read(
         flags, config, rows_of, tokenizer
     )
     data, held_out = (
-        _open(records.matching(patterns), rows_of, flags, config, schema)
+        _open(
+            records.matching(patterns),
+            rows_of,
+            flags,
+            config,
+            schema,
+            mixed and (mixed, mixtures.names),
+        )
         if patterns
         else None
-        for patterns in (flags.input_file, flags.eval_input_file)
+        for patterns, mixed in zip(
+            (flags.input_file, flags.eval_input_file), mixtures, strict=True
+        )
     )
     _check_vocabularies(records, flags, tokenizer)
     if flags.do_train:
@@ -382,7 +436,7 @@ def mask_flags(rows: Instances) -> dict:
     return {name: getattr(rows.options, name) for name in names}
 
 
-def _open(files, rows_of, flags: PretrainingOptions, config, schema):
+def _open(files, rows_of, flags: PretrainingOptions, config, schema, mixed=None):
     """Opens record files; refuses those that contradict the flags or the config."""
     for file in files:
         if file.description:
@@ -391,7 +445,15 @@ def _open(files, rows_of, flags: PretrainingOptions, config, schema):
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
     together = _rows_per_batch({file: rows_of[file] for file in files})
-    opened = reading.Records(files, schema, sizes, together)
+    if together and mixed:
+        raise UserError(
+            f"{files[0].path}: in these records, each row continues that of the batch "
+            "before, so they cannot be mixed; leave out weights and --source_temperature"
+        )
+    if mixed:
+        opened = MixedRecords(*mixed, schema, sizes)
+    else:
+        opened = reading.Records(files, schema, sizes, together)
     opened.check_beginnings()
     return opened
 
@@ -495,9 +557,15 @@ def blaming(data: reading.Records) -> Iterator[None]:
 def identity(data: reading.Records) -> dict:
     """What identifies the records: names and numbers, and a digest of the files.
 
-    That is of the beginning and the size of each.
+    That is of the beginning and the size of each. If they are mixed, also each source's
+    rows of a period, and the beginning of its own digest.
     """
+    mixed = None
+    if isinstance(data, MixedRecords):
+        counts = zip(data.sources.items(), data.mixture.counts, strict=True)
+        mixed = [[name, n, source.digest[:12]] for (name, source), n in counts]
     return {
         "input_file": [[os.path.basename(f.path), f.total] for f in data.files],
         "input_file_sha256": data.digest,
+        "mixture": mixed,
     }

@@ -1,4 +1,4 @@
-"""Losses by source: what the rows of each source of a mixture add to the losses of a run."""
+"""Losses of a run by the source of its rows, and how often each source was read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

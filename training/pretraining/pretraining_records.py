@@ -101,7 +101,7 @@ def read(
     model: settle.TrainableModel,
     records: RecordSet,
     tokenizer: Tokenizer | None,
-    mixtures: Mixtures = Mixtures(),
+    mixtures: Mixtures,
 ) -> Inputs:
     """Chooses what is trained on the records; reads the first of each file.
 

@@ -244,6 +244,7 @@ def _report_of(line):
 
 # How it goes, not what it learns.
 _OF_A_RUN = ("examples_per_second", "skipped_updates")
+_MOST_SOURCES = 10  # whose curves can be told apart
 _PANELS = {
     "loss": ("loss (nats)", "_loss"),
     "accuracy": ("accuracy and scores", "_accuracy"),
@@ -264,6 +265,9 @@ def _names(rows: list[dict]) -> dict[str, list[str]]:
         ]
         for panel, (_, ending) in _PANELS.items()
     }
+    of_sources = [name for name in panels["loss"] if "/" in name]
+    if len(of_sources) > _MOST_SOURCES:
+        panels["loss"] = [name for name in panels["loss"] if "/" not in name]
     # Values that only evaluations have are scores, and so are shares.
     others = {"step", "kind", *_OF_A_RUN}.union(*panels.values())
     panels["accuracy"] += [

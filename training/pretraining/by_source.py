@@ -17,7 +17,8 @@ class BySource(Wrapped):
 
     `loss/wiki` is the loss of the source wiki, and `masked_lm_loss/wiki` a part of it. A
     source without rows among those reported is left out. So are losses that the network
-    returns as a sum over its batch, which no row can be told from.
+    returns as a sum over its batch, unless it also returns next_token_loss_of_rows, [b], or
+    the like.
 
     Args:
         inner: the objective; a batch also has `source`, int32 [b].
@@ -66,6 +67,7 @@ class BySource(Wrapped):
         sums = []
         for name in self.loss_weights:
             total, weight = (tape.gradient(x, rows) for x in pairs[name])
+            total = outputs.get(f"{name}_of_rows", total)
             if total is None:
                 total = weight = tf.zeros_like(rows)
             each = tf.stack([total, weight], axis=1) * rows[:, None]

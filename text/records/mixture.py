@@ -125,9 +125,18 @@ class Mixture:
         shares = [Fraction(weight) / sum(weights) for weight in weights]
         self.counts = counts_of_period(shares)
 
+    def __str__(self):
+        items = zip(self.names, self.counts, strict=True)
+        return ",".join(f"{name}:{count}" for name, count in items)
+
     @property
     def shares(self) -> list[float]:
         return [count / sum(self.counts) for count in self.counts]
+
+
+def counts_in(mixture: str) -> tuple[int, ...]:
+    """The counts of a mixture, as it is written."""
+    return tuple(int(item.rpartition(":")[2]) for item in mixture.split(","))
 
 
 def of_patterns(

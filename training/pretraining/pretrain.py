@@ -70,7 +70,7 @@ def pretrain(flags: PretrainingOptions) -> None:
         defaults=pretraining_records.mask_flags(
             RowOptions(masking="dynamic").make_instances()
         )
-        | {"mixture": None},
+        | {"mixture": None, "sources_sha256": None},
     )
     run.check()
     with run.hold():

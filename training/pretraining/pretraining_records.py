@@ -557,15 +557,13 @@ def blaming(data: reading.Records) -> Iterator[None]:
 def identity(data: reading.Records) -> dict:
     """What identifies the records: names and numbers, and a digest of the files.
 
-    That is of the beginning and the size of each. If they are mixed, also each source's
-    rows of a period, and the beginning of its own digest.
+    That is of the beginning and the size of each. If they are mixed, the sources and their
+    shares identify them, too.
     """
-    mixed = None
-    if isinstance(data, MixedRecords):
-        counts = zip(data.sources.items(), data.mixture.counts, strict=True)
-        mixed = [[name, n, source.digest[:12]] for (name, source), n in counts]
+    mixed = data if isinstance(data, MixedRecords) else None
     return {
         "input_file": [[os.path.basename(f.path), f.total] for f in data.files],
         "input_file_sha256": data.digest,
-        "mixture": mixed,
+        "mixture": mixed and str(mixed.mixture),
+        "sources_sha256": mixed and [each.digest for each in mixed.sources.values()],
     }

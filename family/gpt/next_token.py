@@ -76,8 +76,12 @@ class LastTokenModel(MaskedLMModel):
 
 
 def _weights(batch):
-    """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
+    """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts, and of
+    the same document.
+    """
     mask = ops.cast(batch["input_mask"], "float32")
+    if "position_ids" in batch:
+        mask = mask * ops.cast(batch["position_ids"] > 0, "float32")
     return mask[:, 1:] * row_weights(batch)[:, None]
 
 

@@ -44,6 +44,8 @@ def pretrain(flags: PretrainingOptions) -> None:
     model = settle.TrainableModel(flags, lambda: _known_model(flags, records))
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
+    place = model.flags_with_config.bert_config_file
+    pretraining_records.check_encoder(flags, records, config, place)
     if flags.keep_optimizer and not folder.steps:
         phases.check_continued(
             model.source, flags.num_train_steps, flags.num_decay_steps
@@ -85,6 +87,8 @@ def _read(
     flags, objective, teacher = model.flags, inputs.objective, None
     if flags.distill_from and flags.do_train:
         teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
+        place = f"--distill_from={flags.distill_from}"
+        pretraining_records.check_encoder(flags, records, teacher.config, place)
         objective = teacher.distill(flags, model.config, objective)
     if mixtures.training:
         objective = BySource(objective, mixtures.names)

@@ -12,6 +12,7 @@ import numpy as np
 from training.run import checks, settle
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.table import ARCHITECTURES
 from modeling.objectives.objective import Needs, Objective, RowState, Tokens
 from modeling.objectives.table import OBJECTIVES
 from text.instances.instances import Instances
@@ -28,7 +29,7 @@ from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.word_teacher import WordTeacher
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
+_INPUTS = ("input_ids", "input_mask", "segment_ids", "position_ids")
 _MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 Rows = Mapping[RecordFile, Instances]  # the kind of rows of each file
@@ -137,6 +138,37 @@ def read(
         _check_batches(data, flags)
     text = tokenizer.settings if tokenizer else text_settings(records)
     return Inputs(config, tokenizer, text, objective, steps, drawn, data, held_out)
+
+
+def check_encoder(
+    flags: PretrainingOptions, records: RecordSet, config: EncoderConfig, source: str
+) -> None:
+    """Refuses an encoder that cannot read the records' kind of rows.
+
+    Args:
+        source: of the encoder: what the message begins with.
+    Raises:
+        UserError: says which ones can, or which losses cannot be compared in such rows.
+    """
+    for description in records.descriptions:
+        rows = RowOptions.of(description).make_instances()
+        name, needed = rows.options.instances, rows.capability
+        if needed and needed not in config.capabilities:
+            able = [
+                k for k, a in ARCHITECTURES.items() if needed in a.config.capabilities
+            ]
+            raise UserError(
+                f"{source}: with the architecture {config.architecture!r}, tokens see all "
+                f"documents of a row, and {description.path} says --instances={name}; use "
+                f"records of another kind, or an architecture of {', '.join(able)}"
+            )
+        for weight in ("distill_attention_weight", "distill_cls_weight"):
+            if needed and flags.distill_from and getattr(flags, weight):
+                raise UserError(
+                    f"--{weight}={getattr(flags, weight)}: compares whole rows, and "
+                    f"{description.path} says --instances={name}, where a row is several "
+                    "documents; leave the flag out, or use records of another kind"
+                )
 
 
 def text_settings(records: RecordSet) -> dict:

@@ -2,8 +2,8 @@
 
 from extensions import Extension
 
-# Those of Base, whose epsilon is StableAdamW's; its weight decay, 1e-5, is not multiplied by
-# the peak of the rate, 8e-4, but ours is. arXiv:2412.13663, section 2.2, for the schedule.
+# Those of Base, whose epsilon is StableAdamW's; its weight decay, 1e-5, is not times the
+# peak of the rate, 8e-4, but ours is. arXiv:2412.13663, section 2.2, for the schedule.
 # AnswerDotAI/ModernBERT@94c82d1 yamls/modernbert/modernbert-base-pretrain.yaml
 _STABLE_ADAMW = {"adam_beta_2": 0.98, "weight_decay": 1e-5 / 8e-4}
 _UNDECAYED = {"weight_decay": 0.0}

@@ -1,5 +1,6 @@
 """Adapters that go to peft and come from it give the same logits there and here."""
 
+import itertools
 import os
 import sys
 
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 
 import tests
-from tests import jobs, peft_adapters
+from tests import jobs, peft_adapters, tiers
 from tests.conversion import convert
 from tests.training.interchange import transformers_adapters
+from tests.training.interchange.transformers_configs import ROWS
 from tests.training.interchange.transformers_models import difference, theirs
 
 pytestmark = [
@@ -19,18 +21,17 @@ pytestmark = [
 ]
 
 CLOSE = 2e-6
-FEW = {
-    *((name, "classification") for name in transformers_adapters.ARCHITECTURES),
-    *(("bert", "no head"), ("roberta", "tagging"), ("albert", "questions")),
-    *(("electra", "choice"), ("xlnet", "choice")),
-}
-CASES = [
-    pytest.param(
-        name, head, marks=() if (name, head) in FEW else pytest.mark.exhaustive
-    )
-    for name in transformers_adapters.ARCHITECTURES
-    for head in transformers_adapters.HEADS
-]
+_EVERY = itertools.product(
+    transformers_adapters.ARCHITECTURES, transformers_adapters.HEADS
+)
+CASES = tiers.cases(
+    _EVERY,
+    [
+        (name, head)
+        for name in transformers_adapters.ARCHITECTURES
+        for head in ("classification", *ROWS[name].few)
+    ],
+)
 
 
 @pytest.fixture(autouse=True)

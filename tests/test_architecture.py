@@ -398,8 +398,7 @@ def test_no_function_reads_flags_but_those_of_the_group_that_it_names():
 
 # What the core does not name, outside docstrings: a relative says it in its EXTENSION.
 RELATIVES = {
-    path.parent.name: path.parent.name
-    for path in ROOT.glob("family/*/__init__.py")
+    path.parent.name: path.parent.name for path in ROOT.glob("family/*/__init__.py")
 } | {
     "roberta": "roberta(?!Processing)",  # a step in Hugging Face's tokenizer.json
     "t5": r"\bt5",

@@ -1,6 +1,7 @@
 """Adapters that go to peft and come from it give the same logits there and here."""
 
 import itertools
+import json
 import os
 import sys
 
@@ -48,7 +49,10 @@ def test_what_we_train_has_the_same_logits_there(kind, tmp_path):
     ids = rng.integers(5, 15, (3, 8))
     np.savez(tmp_path / "inputs.npz", input_ids=ids, attention_mask=np.ones_like(ids))
     program = tests.ROOT / "tests" / "programs" / "ask_peft.py"
-    done = jobs.finished([sys.executable, str(program), str(tmp_path)])
+    row = peft_adapters.ROWS[kind]
+    more = {"target_modules": [*row.targets], "modules_to_save": row.saved}
+    asked = [sys.executable, str(program), str(tmp_path), json.dumps(more)]
+    done = jobs.finished(asked)
     assert done.returncode == 0, done.stderr
     inputs = {"input_ids": ids.astype(np.int32)}
     for name, path in (("ours", "output"), ("theirs", "theirs")):

@@ -27,6 +27,7 @@ from training.storage.folder import Folder
 from tests import hostile_texts, samples
 from tests.conversion import convert
 from tests.training.interchange.transformers_rows import Tokenizer
+from text.tokenizers import sentencepiece_files
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.word_splitter import WordSplitter
 from text.tokenizers.wordpiece import WordPiece
@@ -39,6 +40,8 @@ pytestmark = [
     ),
 ]
 
+# Before PyTorch, after which it crashes when it reads a model.
+sentencepiece_files.library()
 UNCASED = str(tests.GOLDEN / "tokenization" / "uncased_vocab.txt")
 CASED = str(tests.GOLDEN / "tokenization" / "cased_vocab.txt")
 

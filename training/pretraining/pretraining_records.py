@@ -59,7 +59,7 @@ def find_mixtures(flags: PretrainingOptions, records: RecordSet) -> Mixtures:
     Raises:
         UserError: see `mixture.of_patterns`; or held-out records have weights.
     """
-    held_out = flags.eval_input_file
+    held_out = list(dict.fromkeys(flags.eval_input_file))
     for pattern in held_out:
         if records.weights[pattern] is not None:
             raise UserError(

@@ -25,6 +25,7 @@ import command_line
 import options
 from errors import UserError
 from files import inputs, local, protected, sources, tables
+from serving.options import ServingOptions
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -33,7 +34,7 @@ _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(inputs.LineOptions):
+class Options(ServingOptions, inputs.LineOptions):
     model_dir: str = options.field(
         help="An exported model, or the output_dir of the run that exported it."
     )
@@ -60,22 +61,6 @@ class Options(inputs.LineOptions):
         help="Number of rows to process at once.",
         at_most=options.MOST_ROWS,
         at_least=1,
-    )
-    serve: int | None = options.field(
-        None,
-        help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
-        at_least=0,
-        below=2**16,
-    )
-    host: str = options.field(
-        "127.0.0.1",
-        help="With --serve, the address to listen on.",
-        only_for={"serve": options.GIVEN},
-    )
-    model_name: str = options.field(
-        "default",
-        help="With --serve, the model's name, as in POST /v1/models/NAME:predict.",
-        only_for={"serve": options.GIVEN},
     )
 
 
@@ -292,9 +277,14 @@ def _serve(flags: Options):
             f"--serve needs the package {error.name}, which is not installed; run pip "
             "install -r requirements/serve.txt"
         ) from error
-    predictor = Predictor(flags.model_dir)
+    folders = flags.folders(flags.model_dir)
+    server.run(flags, folders, _load, flags.batch_size)
+
+
+def _load(folder: str) -> Predictor:
+    predictor = Predictor(folder)
     predictor.warm_up()
-    server.run(predictor, flags.host, flags.serve, flags.model_name)
+    return predictor
 
 
 if __name__ == "__main__":

@@ -10,7 +10,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import extensions
-from serving.form import Form, number_of, numbers_of, text_of, tokens_of
+from serving.form import (
+    NUMBER,
+    POSITION,
+    PROBABILITY,
+    TEXT,
+    TOKENS,
+    Form,
+    by_name,
+    list_of,
+    number_of,
+    numbers_of,
+    object_of,
+    text_of,
+    tokens_of,
+)
 
 RARE = ("probability", "score", "null_odds")  # only from some models
 
@@ -116,36 +130,55 @@ def _list_size(request):
     return size
 
 
-_PREDICTED = ("predicted", "probabilities")
+_PROBABILITIES = {"probabilities": by_name(PROBABILITY)}
+_WORD_TAGS = {"tags": list_of(TEXT), "probabilities": list_of(PROBABILITY)}
+_ENTITY = object_of(text=TEXT, type=TEXT, start=POSITION, stop=POSITION)
 FORMS = {
-    "label": Form(_label, _PREDICTED, "text-classification", "classifies texts"),
-    "labels": Form(_labels, _PREDICTED, "text-classification", "classifies texts"),
-    "number": Form(_number, ("predicted",), "text-classification", "scores texts"),
+    "label": Form(
+        _label,
+        {"predicted": TEXT, **_PROBABILITIES},
+        "text-classification",
+        "classifies texts",
+    ),
+    "labels": Form(
+        _labels,
+        {"predicted": list_of(TEXT), **_PROBABILITIES},
+        "text-classification",
+        "classifies texts",
+    ),
+    "number": Form(
+        _number, {"predicted": NUMBER}, "text-classification", "scores texts"
+    ),
     "choice": Form(
         _choice,
-        _PREDICTED,
+        {"predicted": POSITION, "probabilities": list_of(PROBABILITY)},
         "multiple-choice",
         "chooses one of several texts",
         faults=_faults_of_choices,
     ),
     "span": Form(
         _span,
-        ("answer", "start", "end", *RARE),
+        {
+            "answer": TEXT,
+            "start": POSITION,
+            "end": POSITION,
+            "probability": PROBABILITY,
+            "score": NUMBER,
+            "null_odds": NUMBER,
+        },
         "question-answering",
         "answers questions about a text",
     ),
     "tags": Form(
         _tags,
-        ("tags", "probabilities", "entities"),
+        {**_WORD_TAGS, "entities": list_of(_ENTITY)},
         "token-classification",
         "tags words",
     ),
-    "word_tags": Form(
-        _word_tags, ("tags", "probabilities"), "token-classification", "tags words"
-    ),
+    "word_tags": Form(_word_tags, _WORD_TAGS, "token-classification", "tags words"),
     "masks": Form(
         _masks,
-        ("masks",),
+        {"masks": list_of(TOKENS)},
         "fill-mask",
         "fills in masked words",
         export="training.pretraining.exports:MasksExport",

@@ -21,6 +21,8 @@ class Form(NamedTuple):
         faults: (name, texts) -> what is wrong with a list of a request, for a person.
         export: "module:class" of the `TextExport` that answers so with a network of
             pre-training; None if only fine-tuned models do.
+        verdicts: (answer) -> what it decides: labels, of a closed set, and their
+            probabilities if it has them; None if it decides nothing of the kind.
     """
 
     answer: Callable[[Mapping, Mapping], dict]
@@ -29,6 +31,7 @@ class Form(NamedTuple):
     purpose: str
     faults: Callable[[str, Sequence[str]], Iterator[str]] | None = None
     export: str | None = None
+    verdicts: Callable[[Mapping], Iterator[tuple[str, float | None]]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Every export serves one form. Loads only NumPy.
 To add a form, add a row to FORMS, or to the `forms` of an extension.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,6 +44,12 @@ def answers(
         answer({name: value[i] for name, value in outputs.items()}, request)
         for i, request in enumerate(requests)
     ]
+
+
+def verdicts(form: str, answer: Mapping) -> Iterable[tuple[str, float | None]]:
+    """What an answer decides; see `Form.verdicts`."""
+    decide = FORMS[form].verdicts
+    return decide(answer) if decide else ()
 
 
 def _label(row, request):
@@ -112,6 +118,27 @@ def _masks(row, request):
     return {"masks": [mask for mask in masks if mask]}
 
 
+def _verdict_of_label(answer):
+    yield answer["predicted"], answer["probabilities"][answer["predicted"]]
+
+
+def _verdicts_of_labels(answer):
+    for label in answer["predicted"]:
+        yield label, answer["probabilities"][label]
+
+
+def _verdict_of_choice(answer):
+    yield f"number {answer['predicted'] + 1}", max(answer["probabilities"])
+
+
+def _verdict_of_span(answer):
+    yield "an answer" if answer["answer"] else "no answer", answer.get("probability")
+
+
+def _verdicts_of_words(answer):
+    return zip(answer["tags"], answer["probabilities"], strict=True)
+
+
 def _faults_of_choices(name, texts):
     if not texts:
         yield f"{name} is empty: nothing to choose from"
@@ -139,12 +166,14 @@ FORMS = {
         {"predicted": TEXT, **_PROBABILITIES},
         "text-classification",
         "classifies texts",
+        verdicts=_verdict_of_label,
     ),
     "labels": Form(
         _labels,
         {"predicted": list_of(TEXT), **_PROBABILITIES},
         "text-classification",
         "classifies texts",
+        verdicts=_verdicts_of_labels,
     ),
     "number": Form(
         _number, {"predicted": NUMBER}, "text-classification", "scores texts"
@@ -155,6 +184,7 @@ FORMS = {
         "multiple-choice",
         "chooses one of several texts",
         faults=_faults_of_choices,
+        verdicts=_verdict_of_choice,
     ),
     "span": Form(
         _span,
@@ -168,14 +198,22 @@ FORMS = {
         },
         "question-answering",
         "answers questions about a text",
+        verdicts=_verdict_of_span,
     ),
     "tags": Form(
         _tags,
         {**_WORD_TAGS, "entities": list_of(_ENTITY)},
         "token-classification",
         "tags words",
+        verdicts=_verdicts_of_words,
     ),
-    "word_tags": Form(_word_tags, _WORD_TAGS, "token-classification", "tags words"),
+    "word_tags": Form(
+        _word_tags,
+        _WORD_TAGS,
+        "token-classification",
+        "tags words",
+        verdicts=_verdicts_of_words,
+    ),
     "masks": Form(
         _masks,
         {"masks": list_of(TOKENS)},

@@ -35,6 +35,7 @@ class Served:
         description: as given.
         parts: the parts of a request by name, each "text" or "list".
         defaults: those that may be omitted, and what they then are.
+        note: hears of requests and their answers.
     """
 
     def __init__(self, description: Mapping, serve: Callable | None, directory: str):
@@ -42,6 +43,7 @@ class Served:
         self._directory = directory
         self.parts: Mapping[str, str] = description["inputs"]
         self.defaults: Mapping[str, object] = description.get("defaults", {})
+        self.note: Callable[[list[dict], list[dict]], None] | None = None
 
     @property
     def tensors(self) -> set[str]:
@@ -103,6 +105,8 @@ class Served:
             batch = [requests[i] for i in rows]
             for i, answer in zip(rows, self._answer(batch), strict=True):
                 answers[i] = answer
+        if self.note:
+            self.note(requests, answers)
         return answers
 
     def _answer(self, batch):
@@ -164,6 +168,7 @@ class Predictor(Served):
 
     Attributes:
         title: the name of the folder of the run that made it, or of its own.
+        vocabulary: the folder of the files of its tokenizer.
     """
 
     def __init__(self, directory: str):
@@ -174,6 +179,7 @@ class Predictor(Served):
         model, path = _find(directory)
         description = read_description(path)
         self.title = _title(os.path.dirname(path))
+        self.vocabulary = os.path.join(model, "assets")
         _import_libraries(description.get("libraries", ()), path)
         with _check_same(path, description):
             checksums.check_model(model, description, TEXT)

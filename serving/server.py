@@ -30,21 +30,21 @@ from serving.server_log import Log
 def run(
     flags: ServingOptions,
     folders: Mapping[str, str],
-    load: Callable[[str], Served],
+    load: Callable[[str, str], Served],
     batch_size: int = 32,
 ) -> None:
     """Answers until SIGTERM or Ctrl-C.
 
     Args:
         folders: of the models by name; the first has the page.
-        load: makes what is in a folder ready to answer.
+        load: (name, folder) -> what is in it, ready to answer.
         batch_size: rows that go through a model at once.
     """
     limits = Limits(batch_size, flags.queue_size, flags.timeout_seconds)
     with _bind(flags.host, flags.serve) as listening:
         # First, because to load a model takes much longer.
         models = {
-            name: ServedModel(name, load(folder), limits)
+            name: ServedModel(name, load(name, folder), limits)
             for name, folder in folders.items()
         }
         log = Log(flags.json_log)
@@ -169,7 +169,7 @@ class _Reloads:
     async def _reload_one(self, model, folder):
         self._log.say(f"Reloading {model.name}", model=model.name)
         try:
-            predictor = await asyncio.to_thread(self._load, folder)
+            predictor = await asyncio.to_thread(self._load, model.name, folder)
         except Exception as error:  # whatever is wrong, the earlier one is there
             model.counts.reloads["failed"] += 1
             reason = " ".join(str(error).split())

@@ -405,7 +405,7 @@ def test_names_that_the_page_has_for_itself(name):
 
 def run(predictor, host, port):
     flags = ServingOptions(serve=port, host=host)
-    server.run(flags, {"toy": ""}, lambda folder: predictor)
+    server.run(flags, {"toy": ""}, lambda name, folder: predictor)
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "ä"])

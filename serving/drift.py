@@ -1,4 +1,4 @@
-"""DriftCounts what a model is asked and what it answers, so that two sets can be compared.
+"""Counts what a model is asked and what it answers, so that two sets can be compared.
 
 A model in production fails silently: texts become longer, come in another language or of
 another subject, and answers less sure. Only counts are kept, no texts.
@@ -73,7 +73,7 @@ class DriftCounts:
         return self.num_unknown / max(1, self.num_tokens)
 
     def add(self, form: str, tokenizer: Tokenizer, request: Mapping, answer: Mapping):
-        """DriftCounts a request and its answer, which is of that form."""
+        """Counts a request and its answer, which is of that form."""
         unknown, length = tokenizer.vocabulary.unk_id, 0
         for part in request.values():
             for text in part if isinstance(part, list) else [part]:

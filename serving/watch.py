@@ -37,7 +37,7 @@ class _Watched(NamedTuple):
 
 
 class Watch:
-    """DriftCounts for a page, which is written every minute and at the end."""
+    """Counts for a page, which is written every minute and at the end."""
 
     def __init__(self, path: str):
         """Args:
@@ -47,7 +47,7 @@ class Watch:
         self._lock, self._last = threading.Lock(), time.monotonic()
 
     def add(self, name: str, predictor: Predictor, folder: str) -> None:
-        """DriftCounts from now on what a model is asked.
+        """Counts from now on what a model is asked.
 
         A model that takes the place of one with the same dev set continues its counts.
 

@@ -17,8 +17,10 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
+import tensorflow as tf
 
 from files import sources
+from serving import runtimes
 
 _ROUNDS = 5  # and one before them, which does not count
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -58,10 +60,6 @@ def _absolute(path):
 
 
 def _main(asked, rows):
-    import tensorflow as tf
-
-    from serving import runtimes
-
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 

@@ -43,9 +43,9 @@ from serving import (
     comparison,
     export_folder,
     forms,
-    packed,
     portable,
     predictor,
+    quantized,
     runtimes,
     warm_up,
 )
@@ -72,7 +72,7 @@ class Product:
 
     Attributes:
         model: from a dict of int32 tensors to a dict of float32 tensors; a layer, or
-            `packed.Packed`.
+            `quantized.Quantized`.
         precision: of its weights; one of `portable.PRECISIONS`.
         config: its architecture.
         tokenizer: the tokenizer of its training rows.
@@ -113,14 +113,14 @@ class Product:
     @property
     def tolerance(self) -> float:
         """How much numbers may differ that should be the same, relative to the largest."""
-        return _TOLERANCE[packed.POLICIES[self.precision]]
+        return _TOLERANCE[quantized.POLICIES[self.precision]]
 
 
 def make_model(
     make: Callable[[], keras.Layer],
     weights: Mapping[str, keras.Variable | np.ndarray],
     precision: str = "float32",
-) -> keras.Layer | packed.Packed:
+) -> keras.Layer | quantized.Quantized:
     """A new network on the CPU with these weights, matched by path.
 
     Args:
@@ -133,7 +133,7 @@ def make_model(
             value = weights[variable.path]
             is_array = isinstance(value, np.ndarray)
             variable.assign(value if is_array else value.numpy())
-    return model if precision == "float32" else packed.Packed(model, precision)
+    return model if precision == "float32" else quantized.Quantized(model, precision)
 
 
 def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> dict:
@@ -294,8 +294,8 @@ def _describe(product: Product, directory: str, card: str) -> None:
 
 def _save_model(model, signatures, path, **parts):
     module = tf.Module()
-    is_packed = isinstance(model, packed.Packed)
-    if is_packed:
+    is_quantized = isinstance(model, quantized.Quantized)
+    if is_quantized:
         module.weights, module.unpack = model.saved, model.unpack
     else:
         # Explicitly: a Keras layer does not expose all of its variables to tf.Module.
@@ -305,7 +305,7 @@ def _save_model(model, signatures, path, **parts):
     with (
         anywhere.access(path),
         _quiet(),
-        model.empty() if is_packed else contextlib.nullcontext(),
+        model.empty() if is_quantized else contextlib.nullcontext(),
     ):
         tf.saved_model.save(module, path, signatures=signatures)
 
@@ -436,7 +436,7 @@ def _calls(product):
 
 
 def _check_answers(how, product, outputs):
-    if packed.POLICIES[product.precision] != "float32":
+    if quantized.POLICIES[product.precision] != "float32":
         return  # rounding may change a near tie
     answers = forms.answers(product.form, outputs, product.requests)
     for request, here, there in zip(

@@ -19,7 +19,7 @@ from training.run.settle import TrainableModel
 from training.storage import adapters, model_card
 from training.storage.folder import MISTAKES, RESULTS_JSON
 from errors import UserError, count
-from serving import comparison, export, packed, predictor
+from serving import comparison, export, predictor, quantized
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
@@ -265,7 +265,7 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
 def _network(experiment, trainer, precision):
     return export.make_model(
         lambda: trainer.for_evaluation.network(
-            experiment.config, dtype=packed.POLICIES[precision]
+            experiment.config, dtype=quantized.POLICIES[precision]
         ),
         adapters.without(trainer.weights, experiment.flags.low_rank_alpha),
         precision,

@@ -16,7 +16,7 @@ from training.run import loop
 from training.storage import model_card
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
-from serving import export, packed
+from serving import export, quantized
 from serving.comparison import Comparison
 from text.graphs import mask_tokens_graph
 from text.graphs.packing_graph import pack
@@ -53,7 +53,7 @@ class ExportSettings(NamedTuple):
     @property
     def dtype(self) -> str:
         """The network's policy."""
-        return packed.POLICIES[self.precision]
+        return quantized.POLICIES[self.precision]
 
 
 class TextExport(abc.ABC):
@@ -108,7 +108,7 @@ class TextExport(abc.ABC):
             UserError: see `export.save`.
         """
         packed = self.layout.pack([self.row(text) for text in self.samples])
-        batch = {name: value.astype(np.int32) for name, value in packed.items()}
+        batch = {name: value.astype(np.int32) for name, value in quantized.items()}
         some = {name: value[:_CHECKED] for name, value in batch.items()}
         product = export.Product(
             model=self.model,

@@ -3,7 +3,7 @@
 The matrices of dense layers are unpacked to the type in which the network multiplies, other
 tables to float32. That happens once per load, by the initializer that every SavedModel may
 have; in every call, it would take longer than short rows do. Until then, the place of an
-unpacked weight is an empty variable, so that the files contain only what is packed.
+unpacked weight is an empty variable, so that the files contain only what is stored.
 """
 
 import contextlib
@@ -72,8 +72,8 @@ class _Unpack(tf.saved_model.experimental.TrackableResource):
             weight.unpack()
 
 
-class Packed:
-    """A network that reads packed weights; called like it.
+class Quantized:
+    """A network with stored weights of fewer bits; called like it.
 
     Args:
         model: the network, with float32 weights.
@@ -95,21 +95,21 @@ class Packed:
             for variable in layer.weights
         }
         with tf.device("CPU"):
-            self._packed = [
-                _pack(variable, precision, matrices.get(variable.path))
+            self._quantized = [
+                _quantize(variable, precision, matrices.get(variable.path))
                 for variable in model.weights
                 if len(variable.shape) > 1 and np.prod(variable.shape) >= _LARGE
             ]
         self._unpack_all()
-        packed = {weight.variable.path for weight in self._packed}
-        others = [v.value for v in model.weights if v.path not in packed]
-        parts = [part for w in self._packed for part in w[1:] if part is not None]
+        quantized = {weight.variable.path for weight in self._quantized}
+        others = [v.value for v in model.weights if v.path not in quantized]
+        parts = [part for w in self._quantized for part in w[1:] if part is not None]
         self.saved = [*others, *parts]
-        self.unpack = _Unpack(self._packed)
+        self.unpack = _Unpack(self._quantized)
 
     def __call__(self, batch: Mapping) -> dict:
         scope = keras.StatelessScope()
-        for weight in self._packed:
+        for weight in self._quantized:
             # Not in its constructor, which would convert it to the variable's type.
             scope.add_update((weight.variable, weight.value))
         with scope:
@@ -122,7 +122,7 @@ class Packed:
     @contextlib.contextmanager
     def empty(self) -> Iterator[None]:
         """Nothing is unpacked inside: so it is saved."""
-        for weight in self._packed:
+        for weight in self._quantized:
             if weight.unpacked is not weight.stored:
                 rank = len(weight.variable.shape)
                 weight.unpacked.assign(tf.zeros([0] * rank, weight.unpacked.dtype))
@@ -133,11 +133,11 @@ class Packed:
 
     def _unpack_all(self):
         with tf.device("CPU"):
-            for weight in self._packed:
+            for weight in self._quantized:
                 weight.unpack()
 
 
-def _pack(variable, precision: str, matrix_dtype: str | None) -> _Weight:
+def _quantize(variable, precision: str, matrix_dtype: str | None) -> _Weight:
     """Args:
     matrix_dtype: the type in which a dense layer multiplies by it; None: another weight.
     """

@@ -108,7 +108,7 @@ class TextExport(abc.ABC):
             UserError: see `export.save`.
         """
         packed = self.layout.pack([self.row(text) for text in self.samples])
-        batch = {name: value.astype(np.int32) for name, value in quantized.items()}
+        batch = {name: value.astype(np.int32) for name, value in packed.items()}
         some = {name: value[:_CHECKED] for name, value in batch.items()}
         product = export.Product(
             model=self.model,

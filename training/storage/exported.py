@@ -35,8 +35,8 @@ def unpack(export: str, folder: Folder) -> None:
     precision = described.get("precision", "float32")
     if precision != "float32":
         raise UserError(
-            f"{export}: its weights are {precision}, and a checkpoint has float32; pass "
-            "the output_dir that it was made from"
+            f"{export}: its weights are {precision}, and only those of a float32 export "
+            "can be used again; pass the output_dir that it was made from"
         )
     with anywhere.access(export):
         for model in (predictor.TEXT, predictor.TENSORS):

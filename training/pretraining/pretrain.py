@@ -391,7 +391,7 @@ def _export(trainer, flags: PretrainingOptions, inputs: Inputs, log):
         config=inputs.config,
         max_seq_length=flags.max_seq_length,
         max_predictions_per_seq=flags.max_predictions_per_seq,
-        dtype=flags.export_dtype,
+        precision=flags.export_precision,
         formats=flags.export_formats,
     )
     kind = pkgutil.resolve_name(forms.FORMS[form].export)

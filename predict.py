@@ -25,6 +25,7 @@ import command_line
 import options
 from errors import UserError
 from files import inputs, local, protected, sources, tables
+from serving.options import ServingOptions
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -33,7 +34,7 @@ _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(inputs.LineOptions):
+class Options(ServingOptions, inputs.LineOptions):
     model_dir: str = options.field(
         help="An exported model, or the output_dir of the run that exported it."
     )
@@ -55,27 +56,16 @@ class Options(inputs.LineOptions):
         help="Write the answers here as JSON lines; by default, to standard output.",
         only_for={"serve": options.ABSENT},
     )
+    watch_report: str | None = options.field(
+        None,
+        help="Write a page here that compares what the model is asked with its dev set: "
+        "lengths, unknown tokens, decisions and their probabilities. Only counts are kept.",
+    )
     batch_size: int = options.field(
         32,
         help="Number of rows to process at once.",
         at_most=options.MOST_ROWS,
         at_least=1,
-    )
-    serve: int | None = options.field(
-        None,
-        help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
-        at_least=0,
-        below=2**16,
-    )
-    host: str = options.field(
-        "127.0.0.1",
-        help="With --serve, the address to listen on.",
-        only_for={"serve": options.GIVEN},
-    )
-    model_name: str = options.field(
-        "default",
-        help="With --serve, the model's name, as in POST /v1/models/NAME:predict.",
-        only_for={"serve": options.GIVEN},
     )
 
 
@@ -85,14 +75,37 @@ if __name__ == "__main__":
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from serving.predictor import Predictor, Served
+from serving.watch import Watch
 
 
 def main(flags: Options) -> int | None:
-    if flags.serve is not None:
-        return _serve(flags)
+    if flags.watch_report:
+        read = [flags.input_file, *flags.folders(flags.model_dir).values()]
+        protected.check_output(flags.watch_report, read)
+    with _watch(flags.watch_report) as watch:
+        return (
+            _answer_all(flags, watch) if flags.serve is None else _serve(flags, watch)
+        )
+
+
+@contextlib.contextmanager
+def _watch(path: str | None):
+    """Yields what counts requests; None without a page for it."""
+    watch = Watch(path) if path else None
+    try:
+        yield watch
+    finally:
+        if watch:
+            watch.write()
+
+
+def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     if flags.output_file:
-        protected.check_output(flags.output_file, [flags.input_file, flags.model_dir])
+        read = [flags.input_file, flags.model_dir, flags.watch_report]
+        protected.check_output(flags.output_file, read)
     predictor = Predictor(flags.model_dir)
+    if watch:
+        watch.add(flags.model_name, predictor, flags.model_dir)
     table = InputTable(
         flags.input_file, flags.input_format, predictor, flags.max_line_mb
     )
@@ -284,7 +297,7 @@ class InputTable:
 # --- The server --------------------------------------------------------------------------
 
 
-def _serve(flags: Options):
+def _serve(flags: Options, watch: Watch | None):
     try:
         from serving import server
     except ModuleNotFoundError as error:
@@ -292,9 +305,16 @@ def _serve(flags: Options):
             f"--serve needs the package {error.name}, which is not installed; run pip "
             "install -r requirements/serve.txt"
         ) from error
-    predictor = Predictor(flags.model_dir)
-    predictor.warm_up()
-    server.run(predictor, flags.host, flags.serve, flags.model_name)
+
+    def load(name, folder):
+        predictor = Predictor(folder)
+        predictor.warm_up()
+        if watch:
+            watch.add(name, predictor, folder)
+        return predictor
+
+    folders = flags.folders(flags.model_dir)
+    server.run(flags, folders, load, flags.batch_size)
 
 
 if __name__ == "__main__":

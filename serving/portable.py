@@ -107,7 +107,10 @@ def write(
 def _onnx(serve, loaded, batch) -> Callable[[str], bytes]:
     import tensorflow as tf
     import tf2onnx
+    from tf2onnx import optimizer
 
+    # It removes a reshape whose sizes the next one keeps, as after a layer without a bias.
+    optimizer._optimizers.pop("remove_back_to_back", None)
     logging.getLogger("tf2onnx").setLevel("ERROR")
     # It warns of its own temporary tables; export.py sets the level back.
     tf.get_logger().setLevel("ERROR")

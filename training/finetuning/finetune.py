@@ -19,7 +19,7 @@ from training.run.settle import TrainableModel
 from training.storage import adapters, model_card
 from training.storage.folder import MISTAKES, RESULTS_JSON
 from errors import UserError, count
-from serving import comparison, export, predictor, quantized
+from serving import comparison, drift, export, predictor, quantized
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
@@ -96,7 +96,8 @@ def _run(experiment: Experiment) -> None:
                 _predict(experiment, trainer, split, predictions_by_split.get(split))
         if flags.do_export:
             distribution.on_chief(
-                experiment.strategy, lambda: _export(experiment, trainer)
+                experiment.strategy,
+                lambda: _export(experiment, trainer, predictions_by_split),
             )
 
 
@@ -215,16 +216,31 @@ def serve(task: ServedTask, model: TrainableModel) -> predictor.Served:
         return export.make_served(_product(experiment, trainer), flags.output_dir)
 
 
-def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
+def _export(
+    experiment: Experiment,
+    trainer: loop.Trainer,
+    predictions_by_split: dict[str, Predictions],
+) -> None:
     """Exports the model; checks it on the task's samples and on examples already read."""
-    output_dir = experiment.flags.output_dir
+    output_dir, split = experiment.flags.output_dir, experiment.task.eval_sets[0]
     product = _product(experiment, trainer)
+    if split in predictions_by_split:
+        counts = _counts(experiment.task, predictions_by_split[split])
+        description = {**product.description, drift.DEV_SET: counts.description}
+        product = dataclasses.replace(product, description=description)
     card = model_card.of_export(output_dir, product)
     folder = export.save(output_dir, product, card)
     experiment.log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers to "
         f"{len(product.requests)} requests"
     )
+
+
+def _counts(task: ServedTask, predictions: Predictions) -> drift.DriftCounts:
+    counts, answers = drift.DriftCounts(), task.answers(predictions)
+    for example, answer in zip(predictions.examples, answers, strict=True):
+        counts.add(task.form, task.tokenizer, task.request(example), answer)
+    return counts
 
 
 def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:

@@ -563,9 +563,8 @@ class Task:
 
 
 # The scripts whose runs answer texts without an export, too.
-_SCRIPTS = (
-    "run_classifier.py run_ner.py run_squad.py run_swag.py run_text_to_text.py".split()
-)
+_TASKS = "classifier ner retrieval squad swag text_to_text"
+_SCRIPTS = [f"run_{name}.py" for name in _TASKS.split()]
 
 
 @arguments.check(path=arguments.path)

@@ -50,6 +50,10 @@ def _number(row, request):
     return {"predicted": number_of(row["predicted"])}
 
 
+def _vector(row, request):
+    return {"vector": numbers_of(row["vector"])}
+
+
 def _choice(row, request):
     return {
         "predicted": int(row["predicted"]),
@@ -121,6 +125,9 @@ FORMS = {
     "label": Form(_label, _PREDICTED, "text-classification", "classifies texts"),
     "labels": Form(_labels, _PREDICTED, "text-classification", "classifies texts"),
     "number": Form(_number, ("predicted",), "text-classification", "scores texts"),
+    "vector": Form(
+        _vector, ("vector",), "feature-extraction", "turns texts into vectors"
+    ),
     "choice": Form(
         _choice,
         _PREDICTED,

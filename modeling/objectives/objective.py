@@ -152,7 +152,8 @@ class Objective(abc.ABC):
     """Makes a network, and turns its outputs for a batch into losses and metrics.
 
     Attributes:
-        loss_weights: loss name -> its factor in the sum that is minimized.
+        loss_weights: loss name -> its factor in the sum that is minimized; empty for an
+            evaluation whose rows have no loss.
         metric_names: of what `metrics` returns.
         needs: what pre-training records must have.
         exporter, comparison, state, summary: see their classes; None if there is none.

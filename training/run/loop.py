@@ -527,7 +527,7 @@ def _sums(objective, pairs, batch, outputs):
     """
     pairs = pairs | objective.metrics(batch, outputs)
     names = (name for name in sum_names(objective) if name in pairs)
-    sums = tf.stack([tf.stack(pairs[name]) for name in names])
+    sums = tf.reshape([tf.stack(pairs[name]) for name in names], [-1, 2])
     if not (objective.summary and objective.summary.counts):
         return sums
     return tf.concat([sums, objective.summary.counts(batch, outputs)], axis=0)

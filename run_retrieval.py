@@ -1,0 +1,406 @@
+"""Trains sentence vectors: texts that mean the same, or fit, get vectors that are near.
+
+    python run_retrieval.py --do_train --do_eval --do_export --train_kind=pairs \\
+        --data_dir=pairs --output_dir=vectors_output \\
+        --init_checkpoint=uncased_L-12_H-768_A-12 --train_batch_size=64
+
+A file has pairs of texts that fit (pairs), texts that fit and others that do not
+(triplets), pairs with scores (scored_pairs), texts with labels (labelled_texts) or plain
+texts (texts). docs/vectors.md tells more.
+"""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+import command_line
+import options
+from errors import UserError
+from files import tables
+from modeling.architectures.features import TOKEN_POOLINGS
+from text.instances import packing
+from text.tasks import text_groups
+from training.finetuning.options import FineTuningOptions
+
+_LOSSES = ("in_batch_negatives", "triplet_margin", "cosine_error", "cosent")
+_EVALUATED = tuple(
+    kind for kind in text_groups.KINDS if kind not in ("texts", "labelled_texts")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(FineTuningOptions):
+    data_dir: str = options.field(help="Folder of the files.")
+    train_file: str = options.field(
+        "train.tsv",
+        help="Training set, in data_dir. The suffix gives the format: .tsv, .csv (with a "
+        "header), .jsonl or .json; a file of plain texts may have any other suffix and one "
+        "text per line.",
+    )
+    dev_file: str = options.field("dev.tsv", help="Dev set.")
+    test_file: str = options.field("test.tsv", help="Test set.")
+    train_kind: str = options.field(
+        "pairs",
+        choices=tuple(text_groups.KINDS),
+        help="What the training set has. pairs: texts that fit. triplets: the same, and "
+        "texts that do not. scored_pairs: how well they fit, a number. nli: sentences and "
+        "whether one follows from the other, which makes triplets. squad: SQuAD's JSON, "
+        "questions and their paragraphs. labelled_texts: pairs are drawn, of texts with "
+        "one label and with two. texts: each with itself, which dropout makes two.",
+        identity=True,
+    )
+    dev_kind: str | None = options.field(
+        None,
+        choices=_EVALUATED,
+        help="What dev and test set have; by default, the same, or scored_pairs.",
+    )
+    text_a_column: str | None = options.field(
+        None, help="Column of the first text of a pair, or of the only one."
+    )
+    text_b_column: str | None = options.field(
+        None, help="Column of the text that is compared with it."
+    )
+    negative_columns: list[str] = options.field(
+        [],
+        help="triplets: columns of texts that do not fit; in JSON, one may have a list of "
+        "them.",
+        distinct=True,
+    )
+    score_column: str | None = options.field(None, help="scored_pairs: the number.")
+    label_column: str | None = options.field(
+        None, help="nli and labelled_texts: the label."
+    )
+    score_range: list[float] = options.field(
+        [0.0, 1.0], help="scored_pairs: the lowest and the highest score."
+    )
+    pairs_per_text: int = options.field(
+        20,
+        help="labelled_texts: for each text, draw this many pairs with the same label, and "
+        "as many with another one.",
+        at_least=1,
+        at_most=10_000,
+        only_for={"train_kind": "labelled_texts"},
+    )
+    loss: str | None = options.field(
+        None,
+        choices=_LOSSES,
+        help="in_batch_negatives: find the text that fits among all of the batch. "
+        "triplet_margin: nearer than the texts that do not fit, by --triplet_margin. "
+        "cosine_error: the square of cosine minus score. cosent: cosines in the order of "
+        "the scores. By default, cosent or cosine_error for pairs with scores or drawn "
+        "from labels, otherwise in_batch_negatives.",
+        identity=True,
+    )
+    temperature: float = options.field(
+        0.05,
+        help="in_batch_negatives and cosent: divides cosines.",
+        above=0,
+        identity=True,
+    )
+    symmetric: bool = options.field(
+        False,
+        help="in_batch_negatives: also find the first text of each pair, given the other.",
+        identity=True,
+    )
+    triplet_margin: float = options.field(
+        0.5,
+        help="By how much the distance must be less, 1 - cosine or, with "
+        "--normalize=false, Euclidean.",
+        above=0,
+        identity=True,
+    )
+    matryoshka_sizes: list[int] = options.field(
+        [],
+        help="Also learn the first numbers of each vector as vectors, this many, such as "
+        "64,128,256, so that it may be cut to these sizes.",
+        at_least=1,
+        distinct=True,
+        identity=True,
+    )
+    pooling: str | None = options.field(
+        None,
+        choices=TOKEN_POOLINGS,
+        help="What makes a vector of those of a text's tokens: their mean, by default; "
+        "that of [CLS], or of the last; the highest of each column; or a mean in which "
+        "later tokens count more. A trained model has its own.",
+        identity=True,
+    )
+    normalize: bool = options.field(
+        True, help="Give vectors the length 1.", identity=True
+    )
+    projection_size: int | None = options.field(
+        None,
+        help="Put a linear layer with this many outputs on the vectors.",
+        at_least=1,
+        at_most=1 << 16,
+        identity=True,
+    )
+    vector_size: int | None = options.field(
+        None,
+        help="Cut vectors to their first numbers, this many, in evaluations, predictions "
+        "and the export.",
+        at_least=1,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.max_seq_length < 3:
+            raise UserError(
+                f"--max_seq_length={self.max_seq_length}: must be at least 3"
+            )
+        if len(self.score_range) != 2 or self.score_range[0] >= self.score_range[1]:
+            shown = ",".join(f"{x:g}" for x in self.score_range)
+            raise UserError(
+                f"--score_range={shown}: pass the lowest and the highest score, such as 0,5"
+            )
+        tables.check_different(
+            self, "text_a_column", "text_b_column", "score_column", "label_column"
+        )
+        self._check_loss()
+
+    def _check_loss(self):
+        has_scores = text_groups.KINDS[self.train_kind].has_scores
+        needs_scores = self.loss_in_use in ("cosine_error", "cosent")
+        if has_scores != needs_scores:
+            fitting = _LOSSES[2:] if has_scores else _LOSSES[:2]
+            raise UserError(
+                f"--loss={self.loss}: --train_kind={self.train_kind} has "
+                f"{'scores' if has_scores else 'no scores'}; pass {' or '.join(fitting)}"
+            )
+        if self.loss_in_use in ("in_batch_negatives", "cosent") and self.do_train:
+            if 1 in self.train_batch_size:
+                raise UserError(
+                    f"--train_batch_size=1: --loss={self.loss_in_use} compares the rows of "
+                    "a batch with each other; pass at least 2"
+                )
+
+    @property
+    def loss_in_use(self) -> str:
+        usual = {"scored_pairs": "cosent", "labelled_texts": "cosine_error"}
+        return self.loss or usual.get(self.train_kind, "in_batch_negatives")
+
+    @property
+    def evaluated_kind(self) -> str:
+        """What dev and test set have."""
+        same = self.train_kind if self.train_kind in _EVALUATED else "scored_pairs"
+        return self.dev_kind or same
+
+    def columns(self, kind: str) -> text_groups.TextColumns:
+        """Of files of a kind: those of the flags, otherwise the usual ones."""
+        usual = text_groups.KINDS[kind].columns
+        chosen = {
+            "first": self.text_a_column,
+            "second": self.text_b_column,
+            "negatives": tuple(self.negative_columns),
+            "score": self.score_column,
+            "label": self.label_column,
+        }
+        had = {name: value for name, value in chosen.items() if getattr(usual, name)}
+        return usual._replace(**{k: v for k, v in had.items() if v})
+
+
+# --help and mistakes are answered before TensorFlow loads.
+if __name__ == "__main__":
+    command_line.parse(Options)
+
+from training import metrics
+from training.run.settle import TrainableModel
+from modeling import vector_losses
+from modeling.objectives.sentence_vectors import OUTPUT, SentenceVectors
+from text.graphs import packing_graph
+from text.graphs.row_chunks import run_in_chunks
+from text.records.rows import Field, Row
+from training.finetuning import finetune
+from training.finetuning.task import SAMPLE_TEXTS, ServedTask
+
+_METRICS = {
+    "in_batch_negatives": "accuracy",
+    "triplet_margin": "accuracy",
+    "cosine_error": "absolute_error",
+    "cosent": "ordered",
+}
+_LEARNED = ("pooling", "normalize", "projection_size")  # flags that make the network
+
+
+class SentenceVectorTask(ServedTask):
+    """Vectors of texts; a set is scored by the cosines of its texts."""
+
+    form = "vector"
+    inputs = {"text": "text"}
+
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(tokenizer, flags.data_dir)
+        self.flags = flags
+        self.judged: dict[str, text_groups.JudgedTexts] = {}  # by set
+        self.network = {name: getattr(flags, name) for name in _LEARNED}
+        is_scored = text_groups.KINDS[flags.evaluated_kind].has_scores
+        self.metric = "spearman" if is_scored else "accuracy"
+
+    # --- Files -----------------------------------------------------------------------
+
+    def read(self, split):
+        """The groups of the training set; of others, the texts, each once."""
+        flags = self.flags
+        names = {"train": flags.train_file, "dev": flags.dev_file}
+        path = os.path.join(flags.data_dir, names.get(split, flags.test_file))
+        kind = flags.train_kind if split == "train" else flags.evaluated_kind
+        groups = text_groups.read(
+            path,
+            kind,
+            flags.columns(kind),
+            text_groups.GroupSettings(
+                tuple(flags.score_range), flags.pairs_per_text, flags.seed
+            ),
+            flags.max_line_mb,
+        )
+        if split == "train":
+            return groups
+        self.judged[split] = text_groups.judged_texts(groups)
+        return [*self.judged[split].queries, *self.judged[split].passages]
+
+    def layout(self, examples, max_seq_length):
+        layout = super().layout(examples, max_seq_length)
+        if isinstance(examples[0], str):
+            return layout
+        number = max(len(group.texts) for group in examples)
+        fields = {"text_keys": Field("int64", (number,))}
+        if examples[0].score is not None:
+            fields["scores"] = Field("float32")
+        return dataclasses.replace(layout, num_choices=number, labels=fields)
+
+    def featurize(self, example, split):
+        if isinstance(example, str):
+            yield Row(*self._sequence(example))
+            return
+        ids, segments = zip(*map(self._sequence, example.texts), strict=True)
+        score = {} if example.score is None else {"scores": example.score}
+        yield Row(ids, segments, {"text_keys": example.keys, **score})
+
+    def _sequence(self, text):
+        ids, segments, was_cut = packing.pack(
+            self.tokenizer.vocabulary,
+            self.tokenizer.encode(text),
+            None,
+            self.flags.max_seq_length,
+        )
+        self.counts["texts were cut to --max_seq_length"] += was_cut
+        return ids, segments
+
+    def objective(self):
+        flags, learned = self.flags, self.network
+        name = flags.loss_in_use
+        settings = {
+            "in_batch_negatives": {
+                "temperature": flags.temperature,
+                "symmetric": flags.symmetric,
+            },
+            "triplet_margin": {
+                "margin": flags.triplet_margin,
+                "normalized": learned["normalize"],
+            },
+            "cosent": {"temperature": flags.temperature},
+        }
+        loss = getattr(vector_losses, name)
+        return SentenceVectors(
+            functools.partial(loss, **settings.get(name, {})),
+            of_whole_batch=loss in vector_losses.OF_WHOLE_BATCH,
+            metric=_METRICS[name],
+            pooled_by=self._pooled_by,
+            projection_size=learned["projection_size"],
+            normalized=learned["normalize"],
+            size=flags.vector_size,
+            widths=flags.matryoshka_sizes,
+        )
+
+    @property
+    def _pooled_by(self):
+        """The pooling; [CLS] is the last token in some vocabularies' rows."""
+        pooling = self.network["pooling"] or TOKEN_POOLINGS[0]
+        cls_last = not self.tokenizer.vocabulary.head
+        return "last" if pooling == "cls" and cls_last else pooling
+
+    def state(self):
+        return self.network | {"pooling": self._pooled_by}
+
+    def description(self):
+        similarity = "cosine" if self.network["normalize"] else "dot"
+        return super().description() | {"similarity": similarity}
+
+    def restore(self, state: Mapping):
+        for name in _LEARNED:
+            given, learned = self.network[name], state.get(name)
+            default = {"normalize": True}.get(name)
+            if given not in (learned, default):
+                raise UserError(
+                    f"--{name}={given}: the model was trained with {learned}; remove it"
+                )
+            self.network[name] = learned
+
+    # --- Numbers ---------------------------------------------------------------------
+
+    def _vectors(self, predictions):
+        """float32 [queries, d] and [passages, d]."""
+        number = len(self.judged[predictions.split].queries)
+        vectors = predictions.outputs[OUTPUT]
+        return vectors[:number], vectors[number:]
+
+    def _pair_scores(self, predictions):
+        """float [pairs]: the cosine, or product, of each judged pair."""
+        queries, passages = self._vectors(predictions)
+        first, second = self.judged[predictions.split].pairs.T
+        return (queries[first] * passages[second]).sum(axis=1)
+
+    def score(self, predictions):
+        judged = self.judged[predictions.split]
+        if judged.scores is not None:
+            scores = ("spearman", "pearson")
+            return metrics.scores(
+                scores, judged.scores, self._pair_scores(predictions), []
+            )
+        queries, passages = self._vectors(predictions)
+        best = (queries @ passages.T).argmax(axis=1)
+        fitting = {tuple(pair) for pair in judged.pairs.tolist()}
+        found = [pair in fitting for pair in enumerate(best.tolist())]
+        return {"accuracy": float(np.mean(found))}
+
+    def prediction_files(self, predictions):
+        lines = (f"{x:.6f}\n" for x in self._pair_scores(predictions).tolist())
+        return {"test_results.tsv": "".join(lines)}
+
+    # --- Export ----------------------------------------------------------------------
+
+    def samples(self):
+        return list(SAMPLE_TEXTS)
+
+    def request(self, example):
+        return {"text": example}
+
+    def answers(self, predictions):
+        return [{"vector": row.tolist()} for row in predictions.outputs[OUTPUT]]
+
+    def serve(self, tokenizer, predict, text):
+        ids = tokenizer.encode(text)
+        batch = packing_graph.pack(tokenizer, ids, None, self.flags.max_seq_length)
+        return {"vector": run_in_chunks(predict, batch)[OUTPUT]}
+
+
+def make(model: TrainableModel) -> SentenceVectorTask:
+    """The task that the flags of a model describe."""
+    return SentenceVectorTask(model.flags, model.tokenizer)
+
+
+def main(flags: Options) -> None:
+    """Does what the flags ask for.
+
+    Raises:
+        UserError: flags, files, config or checkpoint do not match.
+    """
+    model = TrainableModel(flags)
+    finetune.finetune(make(model), model)
+
+
+if __name__ == "__main__":
+    command_line.run(main, Options)

@@ -156,6 +156,9 @@ class Objective(abc.ABC):
             evaluation whose rows have no loss.
         metric_names: of what `metrics` returns.
         needs: what pre-training records must have.
+        of_whole_batch: whether losses compare each row with the others of an update; then
+            `losses` and `metrics` get the outputs of all rows at once and, of their batch,
+            what is not a sequence.
         exporter, comparison, state, summary: see their classes; None if there is none.
         for_evaluation: the objective of evaluations and exports, whose network has fewer
             variables or the same; by default, itself.
@@ -164,6 +167,7 @@ class Objective(abc.ABC):
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
     needs: Needs = Needs()
+    of_whole_batch: bool = False
     exporter: Exporter | None = None
     comparison: Comparison | None = None
     state: RowState | None = None

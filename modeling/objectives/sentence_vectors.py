@@ -139,7 +139,7 @@ class SentenceVectors(Objective):
 
     def _results(self, batch, vectors):
         """Loss and metric of vectors, each a pair."""
-        return self._loss(vectors, batch, row_weights(batch | {"input_ids": vectors}))
+        return self._loss(vectors, batch, row_weights(batch))
 
     def losses(self, batch, outputs) -> dict:
         """The loss of whole vectors, and those of their first numbers, added up."""

@@ -1,4 +1,4 @@
-"""Reads queries, passages and which of these are relevant; writes runs as TREC does.
+"""Reads queries, passages and which of these are relevant; makes runs as TREC's.
 
 A folder is laid out as BEIR's are, with tables in the place of JSON lines where wanted:
 
@@ -11,8 +11,7 @@ Loads neither NumPy nor TensorFlow.
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
 
 from errors import UserError, count
 from files import inputs, sources, tables
@@ -42,17 +41,19 @@ class TextCollection:
 
 
 def read_collection(
-    folder: str, split: str, max_line_mb: int | None = None
+    folder: str, name: str, max_line_mb: int | None = None
 ) -> TextCollection:
-    """Reads a folder; queries that the split does not mention are left out.
+    """Reads a folder; queries that the relevant pairs do not mention are left out.
 
+    Args:
+        name: of the file of these pairs in qrels, such as test.tsv.
     Raises:
         UserError: a file is missing, ids occur twice or do not exist, or a query has no
             relevant passage.
     """
     passages = read_texts(_find(folder, "corpus"), max_line_mb)
     queries = read_texts(_find(folder, "queries"), max_line_mb)
-    path = os.path.join(folder, "qrels", f"{split}.tsv")
+    path = os.path.join(folder, "qrels", name)
     if not sources.exists(path):
         raise UserError(
             f"{path}: no such file; it must say which passages are relevant, in the "
@@ -192,18 +193,13 @@ def _score(value, where):
     return score
 
 
-def write_run(
-    file: BinaryIO,
-    hits: Mapping[str, Iterable[tuple[str, float]]],
-    tag: str,
-) -> None:
-    """Writes what was found as a TREC run: query, Q0, passage, rank, score and tag.
+def run_lines(run: Mapping[str, Mapping[str, float]], tag: str) -> Iterator[str]:
+    """The lines of a TREC run: query, Q0, passage, rank, score and tag.
 
     Args:
-        hits: query -> passages with their scores, the best first.
+        run: query -> passage -> score, the best first.
     """
-    for query, found in hits.items():
-        for rank, (passage, score) in enumerate(found, start=1):
+    for query, found in run.items():
+        for rank, (passage, score) in enumerate(found.items(), start=1):
             # All digits of a float32, so that others see the same ties.
-            line = f"{query} Q0 {passage} {rank} {score:.9g} {tag}\n"
-            file.write(line.encode())
+            yield f"{query} Q0 {passage} {rank} {score:.9g} {tag}\n"

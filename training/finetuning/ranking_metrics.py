@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-RECALL_DEPTHS = (1, 10, 100)
+_RECALL_DEPTHS = (1, 10, 100)
+DEPTH = 100  # beyond which a run does not count
 _DEPTH = 10  # of MRR and nDCG
 
 
@@ -25,8 +26,7 @@ def score_run(
         relevant: query -> passage -> how relevant it is; each query has one above 0.
         run: query -> passage -> score.
     Returns:
-        recall@1, recall@10, recall@100, mrr@10, ndcg@10 and map, the last over all that
-        the run has.
+        recall@1, recall@10, recall@100, mrr@10, ndcg@10 and map@100.
     """
     each = [
         score_query(scores, rank(run.get(query, {})))
@@ -43,13 +43,13 @@ def rank(found: Mapping[str, float]) -> list[str]:
 
 def score_query(relevant: Mapping[str, int], ranking: list[str]) -> dict[str, float]:
     """The scores of one query by name."""
-    gains = [relevant.get(passage, 0) for passage in ranking]
+    gains = [relevant.get(passage, 0) for passage in ranking[:DEPTH]]
     ideal = sorted(relevant.values(), reverse=True)
     number = sum(gain > 0 for gain in ideal)
     places = [i for i, gain in enumerate(gains) if gain > 0]
     values = {
         f"recall@{depth}": sum(i < depth for i in places) / number
-        for depth in RECALL_DEPTHS
+        for depth in _RECALL_DEPTHS
     }
     first = places[0] if places else _DEPTH
     values[f"mrr@{_DEPTH}"] = 1 / (first + 1) if first < _DEPTH else 0.0
@@ -57,7 +57,7 @@ def score_query(relevant: Mapping[str, int], ranking: list[str]) -> dict[str, fl
         ideal[:_DEPTH]
     )
     precisions = [(n + 1) / (i + 1) for n, i in enumerate(places)]
-    values["map"] = sum(precisions) / number
+    values[f"map@{DEPTH}"] = sum(precisions) / number
     return values
 
 

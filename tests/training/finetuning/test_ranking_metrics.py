@@ -27,7 +27,7 @@ EXPECTED = {
     "recall@100": 0.75,
     "mrr@10": 1 / 3,
     "ndcg@10": 0.39267996137114813,
-    "map": 0.37896825396825395,
+    "map@100": 0.37896825396825395,
 }
 
 
@@ -60,7 +60,7 @@ def test_scores_equal_pytrec_evals_on_random_runs_with_ties():
 
 def pytrec_evals(pytrec_eval, relevant, run):
     """MRR@10 has no name there: it is the reciprocal rank among the first ten."""
-    names = {f"recall_{k}" for k in (1, 10, 100)} | {"ndcg_cut_10", "map"}
+    names = {f"recall_{k}" for k in (1, 10, 100)} | {"ndcg_cut_10", "map_cut_100"}
     scores = pytrec_eval.RelevanceEvaluator(relevant, names).evaluate(run)
     first = {
         query: {p: run[query][p] for p in ranking_metrics.rank(run[query])[:10]}

@@ -24,7 +24,6 @@ import dataclasses
 import functools
 import importlib
 import io
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -35,24 +34,23 @@ from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
 from training.run.settle import TrainableModel
-from training.storage import adapters, checkpoint
-from training.storage.folder import CONFIG, TEXT, Folder
+from training.storage.folder import Folder
 from errors import UserError
-from files import anywhere, sources
-from modeling import private
+from files import sources
 from modeling.architectures.encoder import Encoder
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
 from modeling.optimizers.table import layerwise_shares
 from serving import predictor
 from serving.predictor import Predictor, Served
+from serving.search import exact
+from serving.search.vector_types import normalize
 from text.instances import packing
 from text.records import rows
-from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.finetuning.options import FineTuningOptions, flags_of_run
-from training.interchange import hugging_face
+from training.interchange import encoder_files
 from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
@@ -71,7 +69,6 @@ __all__ = [
 ]
 
 _BACKENDS = ("tensorflow", "jax")
-_BUNDLE = "bert_model.ckpt"  # as in a release
 
 # `keras.models.load_model` finds an encoder only if its module has been imported.
 for _architecture in ARCHITECTURES.values():
@@ -317,6 +314,32 @@ class TextEncoder:
         width = self.layer.hidden_size
         return np.array(vectors, np.float32).reshape(len(vectors), width)
 
+    @arguments.check(
+        texts=arguments.list_of_texts,
+        queries=arguments.list_of_texts,
+        k=arguments.whole(at_least=1),
+    )
+    def search(
+        self, texts: Iterable[Text], queries: Iterable[Text], k: int = 10, **settings
+    ) -> list[list[tuple[Text, float]]]:
+        """The texts whose vectors are nearest to each query's, by cosine.
+
+        Args:
+            k: how many for each query; of fewer texts, all.
+            settings: of `embed`, such as max_seq_length.
+        Returns:
+            texts with their cosines, the best first, for each query.
+        """
+        vectors = [normalize(self.embed(some, **settings)) for some in (queries, texts)]
+        near = exact.search(vectors[0], exact.blocks_of(vectors[1]), k)
+        return [
+            [
+                (texts[row], float(score))
+                for row, score in zip(rows, scores, strict=True)
+            ]
+            for scores, rows in zip(*near, strict=True)
+        ]
+
     def _make_extractor(self, layer, pooling):
         cls_last = not self.tokenizer.vocabulary.head
         return text_features.make_extractor(
@@ -441,7 +464,7 @@ def optimizer(
 @arguments.check(
     encoder=_encoder,
     folder=arguments.path,
-    layout=arguments.one_of("release", "hugging_face"),
+    layout=arguments.one_of(*encoder_files.LAYOUTS),
 )
 def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     """Writes the encoder with its config and vocabulary; returns the path of its weights.
@@ -455,35 +478,9 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     sources.refuse_remote(folder)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UserError(f"{folder}: is not an empty folder; choose another")
-    tensors = _merged_weights(encoder.layer)
-    beside = dict(encoder.tokenizer.files)
-    if layout == "hugging_face":
-        described = encoder.tokenizer.hugging_face()
-        if described.json:
-            beside[tokenizer_json.NAME] = described.json
-        return hugging_face.write(
-            folder, tensors, encoder.config, tokenizer=described.config, beside=beside
-        )
-    os.makedirs(folder, exist_ok=True)
-    beside[CONFIG] = encoder.config.to_json_string().encode()
-    text_settings = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
-    beside[TEXT] = text_settings.encode()
-    for name, content in beside.items():
-        with anywhere.replacing(os.path.join(folder, name)) as file:
-            file.write(content)
-    prefix = os.path.join(folder, _BUNDLE)
-    checkpoint.write_bundle(prefix, tensors)
-    return prefix
-
-
-def _merged_weights(layer: Encoder) -> dict[str, np.ndarray]:
-    """The weights by name; what `enable_lora` added is part of its kernel."""
-    values = {variable.path: variable.numpy() for variable in layer.weights}
-    for each in private.layers_in(layer):
-        if getattr(each, "lora_enabled", False):
-            own = {variable.path: variable for variable in each.weights}
-            values |= adapters.without(own, each.lora_alpha)
-    return {k: v for k, v in values.items() if not adapters.are_in([k])}
+    return encoder_files.LAYOUTS[layout](
+        folder, encoder.layer, encoder.config, encoder.tokenizer
+    )
 
 
 class MaskedLM:

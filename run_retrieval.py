@@ -14,21 +14,22 @@ import functools
 import os
 from collections.abc import Mapping
 
-import numpy as np
-
 import command_line
 import options
 from errors import UserError
 from files import tables
 from modeling.architectures.features import TOKEN_POOLINGS
 from text.instances import packing
-from text.tasks import text_groups
+from text.tasks import retrieval_files, text_groups
 from training.finetuning.options import FineTuningOptions
 
 _LOSSES = ("in_batch_negatives", "triplet_margin", "cosine_error", "cosent")
-_EVALUATED = tuple(
-    kind for kind in text_groups.KINDS if kind not in ("texts", "labelled_texts")
+_COLLECTION = "collection"
+_EVALUATED = (
+    *(kind for kind in text_groups.KINDS if kind not in ("texts", "labelled_texts")),
+    _COLLECTION,
 )
+_MINED = "train_texts"  # the set whose texts are searched for negatives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,30 @@ class Options(FineTuningOptions):
     dev_kind: str | None = options.field(
         None,
         choices=_EVALUATED,
-        help="What dev and test set have; by default, the same, or scored_pairs.",
+        help="What dev and test set have; by default, the same, or scored_pairs. "
+        "collection: data_dir has corpus.jsonl and queries.jsonl (or .tsv), and dev and "
+        "test set, in its folder qrels, say which passages are relevant, as in BEIR.",
+    )
+    rerank_with: str | None = options.field(
+        None,
+        help="Let this export of run_classifier.py, which reads two texts, score the first "
+        "passages of each query again, and report the scores before and after.",
+    )
+    rerank_top: int = options.field(
+        100,
+        help="How many of the first passages to rerank.",
+        at_least=1,
+        at_most=100,
+        only_for={"rerank_with": options.GIVEN},
+    )
+    mine_negatives: int = options.field(
+        0,
+        help="With --do_predict: write mined_negatives.jsonl, in place of the answers: the "
+        "pairs of the training set, each with up to this many texts of it that the model "
+        "confuses with the one that fits. Train on it with --train_kind=triplets.",
+        at_least=0,
+        at_most=1000,
+        only_for={"do_predict": "true"},
     )
     text_a_column: str | None = options.field(
         None, help="Column of the first text of a pair, or of the only one."
@@ -160,6 +184,22 @@ class Options(FineTuningOptions):
             self, "text_a_column", "text_b_column", "score_column", "label_column"
         )
         self._check_loss()
+        if self.mine_negatives and text_groups.KINDS[self.train_kind].has_scores:
+            raise UserError(
+                f"--mine_negatives: --train_kind={self.train_kind} has scores or labels; "
+                "mining needs pairs, triplets, nli or squad"
+            )
+        if self.rerank_with and self.has_scores:
+            raise UserError(
+                f"--rerank_with has no effect with --dev_kind={self.evaluated_kind}; "
+                "reranking is for a search, as in pairs or collection"
+            )
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether dev and test set have scores of pairs."""
+        kind = text_groups.KINDS.get(self.evaluated_kind)
+        return kind is not None and kind.has_scores
 
     def _check_loss(self):
         has_scores = text_groups.KINDS[self.train_kind].has_scores
@@ -210,10 +250,12 @@ from training import metrics
 from training.run.settle import TrainableModel
 from modeling import vector_losses
 from modeling.objectives.sentence_vectors import OUTPUT, SentenceVectors
+from serving import predictor
+from serving.rerank import Reranker
 from text.graphs import packing_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
-from training.finetuning import finetune
+from training.finetuning import finetune, ranking_metrics, retrieval
 from training.finetuning.task import SAMPLE_TEXTS, ServedTask
 
 _METRICS = {
@@ -234,10 +276,19 @@ class SentenceVectorTask(ServedTask):
     def __init__(self, flags: Options, tokenizer):
         super().__init__(tokenizer, flags.data_dir)
         self.flags = flags
-        self.judged: dict[str, text_groups.JudgedTexts] = {}  # by set
+        # By set; a search has a collection.
+        self.judged: dict[
+            str, text_groups.JudgedTexts | retrieval_files.TextCollection
+        ] = {}
         self.network = {name: getattr(flags, name) for name in _LEARNED}
-        is_scored = text_groups.KINDS[flags.evaluated_kind].has_scores
-        self.metric = "spearman" if is_scored else "accuracy"
+        self.metric = "spearman" if flags.has_scores else "ndcg@10"
+        if flags.mine_negatives:
+            self.test_sets = (_MINED,)
+        if flags.rerank_with and not predictor.has_export(flags.rerank_with):
+            raise UserError(
+                f"--rerank_with={flags.rerank_with}: contains no exported model; run "
+                "run_classifier.py with --do_export"
+            )
 
     # --- Files -----------------------------------------------------------------------
 
@@ -245,8 +296,18 @@ class SentenceVectorTask(ServedTask):
         """The groups of the training set; of others, the texts, each once."""
         flags = self.flags
         names = {"train": flags.train_file, "dev": flags.dev_file}
-        path = os.path.join(flags.data_dir, names.get(split, flags.test_file))
-        kind = flags.train_kind if split == "train" else flags.evaluated_kind
+        names |= {_MINED: flags.train_file}
+        name = names.get(split, flags.test_file)
+        is_train = split in ("train", _MINED)
+        kind = flags.train_kind if is_train else flags.evaluated_kind
+        if kind == _COLLECTION:
+            return self._keep(
+                split,
+                retrieval_files.read_collection(
+                    flags.data_dir, name, flags.max_line_mb
+                ),
+            )
+        path = os.path.join(flags.data_dir, name)
         groups = text_groups.read(
             path,
             kind,
@@ -258,8 +319,15 @@ class SentenceVectorTask(ServedTask):
         )
         if split == "train":
             return groups
-        self.judged[split] = text_groups.judged_texts(groups)
-        return [*self.judged[split].queries, *self.judged[split].passages]
+        judged = text_groups.judged_texts(groups)
+        if judged.scores is None and split != _MINED:
+            return self._keep(split, retrieval.collection_of(judged))
+        self.judged[split] = judged
+        return [*judged.queries, *judged.passages]
+
+    def _keep(self, split, collection):
+        self.judged[split] = collection
+        return [*collection.queries.values(), *collection.passages.values()]
 
     def layout(self, examples, max_seq_length):
         layout = super().layout(examples, max_seq_length)
@@ -353,22 +421,48 @@ class SentenceVectorTask(ServedTask):
         first, second = self.judged[predictions.split].pairs.T
         return (queries[first] * passages[second]).sum(axis=1)
 
+    @functools.cached_property
+    def _reranker(self):
+        return Reranker(self.flags.rerank_with) if self.flags.rerank_with else None
+
+    def _runs(self, predictions):
+        """What a search finds, by name: "" by vectors, "reranked_" after reranking."""
+        judged = self.judged[predictions.split]
+        runs = {"": retrieval.rank(judged, *self._vectors(predictions))}
+        if self._reranker:
+            runs["reranked_"] = retrieval.rerank(
+                judged, runs[""], self._reranker, self.flags.rerank_top
+            )
+        return runs
+
     def score(self, predictions):
         judged = self.judged[predictions.split]
-        if judged.scores is not None:
+        if self.flags.has_scores:
             scores = ("spearman", "pearson")
             return metrics.scores(
                 scores, judged.scores, self._pair_scores(predictions), []
             )
-        queries, passages = self._vectors(predictions)
-        best = (queries @ passages.T).argmax(axis=1)
-        fitting = {tuple(pair) for pair in judged.pairs.tolist()}
-        found = [pair in fitting for pair in enumerate(best.tolist())]
-        return {"accuracy": float(np.mean(found))}
+        return {
+            f"{name}{metric}": value
+            for name, run in self._runs(predictions).items()
+            for metric, value in ranking_metrics.score_run(judged.relevant, run).items()
+        }
 
     def prediction_files(self, predictions):
-        lines = (f"{x:.6f}\n" for x in self._pair_scores(predictions).tolist())
-        return {"test_results.tsv": "".join(lines)}
+        if predictions.split == _MINED:
+            lines = retrieval.mine_negatives(
+                self.judged[_MINED],
+                *self._vectors(predictions),
+                self.flags.mine_negatives,
+            )
+            return {"mined_negatives.jsonl": "".join(lines)}
+        if self.flags.has_scores:
+            scores = self._pair_scores(predictions).tolist()
+            return {"test_results.tsv": "".join(f"{x:.6f}\n" for x in scores)}
+        return {
+            f"{name}run.trec": "".join(retrieval_files.run_lines(run, self.title))
+            for name, run in self._runs(predictions).items()
+        }
 
     # --- Export ----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from serving import checksums, forms
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
 TEXT, TENSORS = "text/1", "tensors/1"  # the SavedModels in an export
+QUERIES = "queries"  # the signature for texts whose vectors are compared with others
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -79,20 +80,26 @@ class Served:
             the JSON answers in the order of the requests; serving/forms.py defines their
             forms.
         """
+        answers = [{}] * len(requests)
+        for rows, batch, outputs in self._batches(requests, batch_size, self._serve):
+            made = forms.answers(self.description["form"], outputs, batch)
+            for i, answer in zip(rows, made, strict=True):
+                answers[i] = answer
+        return answers
+
+    def _batches(self, requests, batch_size, serve):
+        """The numbers of requests, these themselves, and the outputs, of each batch."""
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
         requests = [{**self._defaults, **request} for request in requests]
         order = sorted(range(len(requests)), key=lambda i: _length(requests[i]))
-        answers = [{}] * len(requests)
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [requests[i] for i in rows]
-            for i, answer in zip(rows, self._answer(batch), strict=True):
-                answers[i] = answer
-        return answers
+            yield rows, batch, self._outputs(batch, serve)
 
-    def _answer(self, batch):
-        outputs = self._serve(
+    def _outputs(self, batch, serve):
+        outputs = serve(
             **{
                 name: _tensor([request[name] for request in batch], kind)
                 for name, kind in self.parts.items()
@@ -105,7 +112,7 @@ class Served:
                     f"{self._directory}: the model's output {name} is not finite; check "
                     "whether its training diverged"
                 )
-        return forms.answers(self.description["form"], outputs, batch)
+        return outputs
 
     def check(self, request: object, where: str) -> None:
         """Checks that `predict` accepts a request.
@@ -149,6 +156,7 @@ class Predictor(Served):
     """A loaded exported model.
 
     Attributes:
+        digest: what no model with other weights or settings has.
         title: the name of the folder of the run that made it, or of its own.
     """
 
@@ -160,6 +168,7 @@ class Predictor(Served):
         model, path = _find(directory)
         description = read_description(path)
         self.title = _title(os.path.dirname(path))
+        self.digest = checksums.digest_of_model(description)
         _import_libraries(description.get("libraries", ()), path)
         checksums.check_model(model, description, TEXT)
         try:
@@ -177,6 +186,28 @@ class Predictor(Served):
                 f"{model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
                 f"{path} says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
+        self._serve_queries = self._loaded.signatures.get(QUERIES, serve)
+
+    def vectors(
+        self, requests: list[Mapping], batch_size: int = 32, are_queries: bool = False
+    ) -> np.ndarray:
+        """The vectors of texts, float32 [n, d], of a model whose form is "vector".
+
+        Args:
+            requests: as of `predict`.
+            are_queries: whether to look for others that fit; a model may have been trained
+                with a prompt for these.
+        """
+        serve = self._serve_queries if are_queries else self._serve
+        vectors = np.empty((len(requests), self.dimensions), np.float32)
+        for rows, _, outputs in self._batches(requests, batch_size, serve):
+            vectors[rows] = outputs["vector"]
+        return vectors
+
+    @property
+    def dimensions(self) -> int:
+        """The width of the vectors."""
+        return self._serve.structured_outputs["vector"].shape[-1]
 
 
 def _import_libraries(names, path):

@@ -7,7 +7,7 @@ that do not. Every function takes
     batch: dict of `text_keys`, int [b, n], the same for equal texts and 0 where a row has
         none; `scores`, float32 [b], how well the first two texts of a row fit, for a
         loss that learns that.
-    weights: float32 [b], 0 for rows that do not count.
+    weights: float32 [b], of the rows.
 
 and returns the loss and a metric. Those of `OF_WHOLE_BATCH` compare rows with each other.
 """
@@ -50,9 +50,6 @@ def in_batch_negatives(
     left_out = ops.logical_or(left_out, ops.equal(of_candidates, 0)[None])
     fits_too = ops.logical_or(_are_equal(first, first), left_out[:, :rows])
     left_out = ops.concatenate([fits_too, left_out[:, rows:]], axis=1)
-    # Rows that only fill the batch are nobody's negatives.
-    is_filler = ops.tile(ops.equal(weights, 0.0), (keys.shape[1] - 1,))
-    left_out = ops.logical_or(left_out, is_filler[None])
     numbers = ops.arange(ops.shape(of_candidates)[0], dtype="int32")
     is_label = _are_equal(labels, numbers)
     logits = ops.where(
@@ -125,8 +122,7 @@ def cosent(vectors, batch, weights, *, temperature: float) -> tuple:
     Source: Su, https://kexue.fm/archives/8847.
     """
     values, scores = cosines(vectors), batch["scores"]
-    counts = ops.logical_and(weights[:, None] > 0, weights[None] > 0)
-    is_lower = ops.logical_and(scores[:, None] < scores[None], counts)
+    is_lower = scores[:, None] < scores[None]
     surplus = (values[:, None] - values[None]) / temperature
     terms = ops.reshape(ops.where(is_lower, surplus, _NEVER), (-1,))
     loss = ops.logsumexp(ops.concatenate([ops.zeros((1,)), terms]))

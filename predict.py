@@ -179,7 +179,10 @@ def main(flags: Options) -> int | None:
 
 def _model(flags: Options) -> Predictor | nearest.NearestTexts:
     if not flags.index:
-        return Predictor(flags.model_dir)
+        predictor = Predictor(flags.model_dir)
+        if flags.write_index:
+            nearest.check_model(predictor)
+        return predictor
     opened = index.Index(flags.index)  # first, because it takes no time
     return nearest.NearestTexts(
         Predictor(flags.model_dir),
@@ -259,8 +262,6 @@ def _output(path):
 
 def _writes_vectors(flags: Options, predictor, table) -> bool:
     """Whether what is written can be continued; JSON from a pipe cannot."""
-    if flags.write_index:
-        nearest.check_model(predictor)
     form = predictor.description["form"]
     is_array = flags.output_file and vector_files.form_of(flags.output_file)
     if not flags.write_index and not (is_array and form == "vector"):

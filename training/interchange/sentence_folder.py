@@ -30,6 +30,7 @@ _MODES = {  # our name of a pooling -> theirs, and the older key of a config
     "weighted_mean": ("weightedmean", "pooling_mode_weightedmean_tokens"),
 }
 _ACTIVATIONS = {"Identity": None, "Tanh": "tanh"}
+_NO_LIMIT = 1 << 20  # of tokens: what tokenizers say without a limit is above it
 _ADVICE = "copy it again from where the model is from"
 
 
@@ -91,7 +92,6 @@ class SentenceFolder(hugging_face.HuggingFace):
 
     @functools.cached_property
     def _settings(self) -> VectorSettings:
-        length = self._object(_LENGTH).get("max_seq_length")
         prompts = self._object(_PROMPTS).get("prompts") or {}
         projection = self._dense
         return VectorSettings(
@@ -101,8 +101,18 @@ class SentenceFolder(hugging_face.HuggingFace):
             projection_activation=_ACTIVATIONS[self._activation(projection)],
             query_prompt=prompts.get("query") or "",
             passage_prompt=prompts.get("passage") or prompts.get("document") or "",
-            max_seq_length=length,
+            max_seq_length=self._length(),
         )
+
+    def _length(self):
+        """Tokens of a text; where they say none, as many as there are positions."""
+        limits = (
+            self._object(_LENGTH).get("max_seq_length"),
+            self._object("tokenizer_config.json").get("model_max_length"),
+            self._config.get("max_position_embeddings"),
+        )
+        known = [int(limit) for limit in limits if limit and limit < _NO_LIMIT]
+        return min(known, default=None)
 
     def _pooling(self):
         config = self._object(self._modules["Pooling"], "config.json")
@@ -110,10 +120,11 @@ class SentenceFolder(hugging_face.HuggingFace):
         older = [k for k in config if k.startswith("pooling_mode_") and config[k]]
         for ours, (theirs, key) in _MODES.items():
             if mode == theirs or mode is None and older == [key]:
-                return ours
+                if config.get("include_prompt", True):
+                    return ours
         raise UserError(
             f"{self._path(self._modules['Pooling'], 'config.json')}: names no pooling that "
-            f"we have, or several; one of {', '.join(_MODES)} is read"
+            f"we have, or several; {', '.join(_MODES)} are read, with the prompt"
         )
 
     @functools.cached_property

@@ -34,6 +34,7 @@ from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
 from training.run.settle import TrainableModel
+from training.storage import encoder_files
 from training.storage.folder import Folder
 from errors import UserError
 from files import sources
@@ -50,7 +51,6 @@ from text.records import rows
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.finetuning.options import FineTuningOptions, flags_of_run
-from training.interchange import encoder_files
 from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches

@@ -57,7 +57,9 @@ def test_texts_that_fit_are_found_and_exported_vectors_are_the_encoders(trained)
     assert [line[3] for line in lines] == [str(i) for i in range(1, 9)] * 8
     cosines = queries @ fitting.T
     for query, _, passage, _, score, _ in lines:
-        assert float(score) == pytest.approx(cosines[int(query), int(passage)], abs=1e-5)
+        assert float(score) == pytest.approx(
+            cosines[int(query), int(passage)], abs=1e-5
+        )
     exported = Predictor(str(output))
     answers = exported.predict([{"text": pair["query"]} for pair in test])
     found = np.array([answer["vector"] for answer in answers])

@@ -315,6 +315,7 @@ class TextEncoder:
         made = text_features.rows_of_texts(
             texts, self.tokenizer, flags, settings.prompt(are_queries)
         )
+        layer = text_features.OUTPUT if learned else layer
         extractor = self._extractor(layer, pooling)
         pad_id = self.tokenizer.vocabulary.pad_id
         vectors = text_features.vectors_of(made, extractor, most, batch_size, pad_id)

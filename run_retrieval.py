@@ -193,6 +193,7 @@ class Options(FineTuningOptions):
             self, "text_a_column", "text_b_column", "score_column", "label_column"
         )
         self._check_loss()
+        self._check_distillation()
         if self.mine_negatives and text_groups.KINDS[self.train_kind].has_scores:
             raise UserError(
                 f"--mine_negatives: --train_kind={self.train_kind} has scores or labels; "
@@ -202,6 +203,22 @@ class Options(FineTuningOptions):
             raise UserError(
                 f"--rerank_with has no effect with --dev_kind={self.evaluated_kind}; "
                 "reranking is for a search, as in pairs or collection"
+            )
+
+    def _check_distillation(self):
+        if self.lm_loss_weight:
+            raise UserError(
+                "--lm_loss_weight: vectors are learned without a language model; remove it"
+            )
+        is_divided = self.gradient_accumulation_steps > 1 or self.distribution != "one"
+        if (
+            is_divided
+            and self.distill_from
+            and self.distillation("mse").compares_layers
+        ):
+            raise UserError(
+                "--distill_from: layers are compared on one device, without "
+                "--gradient_accumulation_steps; remove that, or the losses of layers"
             )
 
     @property

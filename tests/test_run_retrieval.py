@@ -10,7 +10,7 @@ import run_retrieval
 from training.backend import tf
 from modeling.architectures.bert import BertEncoder
 from serving.predictor import Predictor
-from tests import jobs
+from tests import jobs, relatives
 from tests.vectors import LETTERS, TINY, flags, pairs, run, write_files, write_table
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
@@ -307,3 +307,29 @@ def test_a_student_learns_the_vectors_of_its_teacher(trained, folder, untraced):
     lines = (folder / "output" / "metrics.jsonl").read_text().splitlines()
     cosines = [json.loads(line)["teacher_cosine"] for line in lines]
     assert cosines[-1] > cosines[0] + 0.1
+
+
+# Their vocabulary has padding elsewhere; its encoder is BERT's.
+FAMILY = sorted(relatives.CONFIGS.keys() - {"roberta"})
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("architecture", FAMILY)
+def test_each_relative_gives_the_vectors_that_it_searches_with(
+    folder, architecture, untraced
+):
+    start, _ = relatives.write_start(folder, relatives.CONFIGS[architecture])
+    pooling = "mean" if architecture in ("gpt", "elmo") else "cls"
+    given = {"do_train": True, "do_predict": True, "num_train_epochs": [0.5]}
+    run(folder, pooling=pooling, **given, **start)
+    encoder, test = bert.load(str(folder / "output")), list(pairs(8, seed=2))
+    queries, passages = (
+        encoder.embed([pair[name] for pair in test]) for name in ("query", "positive")
+    )
+    lines = (folder / "output" / "run.trec").read_text().splitlines()
+    scores = {}
+    for query, _, _, _, score, _ in map(str.split, lines):
+        scores.setdefault(int(query), []).append(float(score))
+    found = [scores[query] for query in sorted(scores)]
+    expected = -np.sort(-(queries @ passages.T), axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-4)

@@ -30,6 +30,7 @@ from training.queries.arguments import Text
 # bytes of features, which are kept until those of all rows before them are ready.
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
+OUTPUT = "output"  # in the place of layers: what heads for tokens read
 # What is made of whole rows, not of the kept positions; windows count alike.
 _OF_WHOLE_ROWS = ("last", "max", "weighted_mean")
 _BATCH = ("input_ids", "input_mask", "segment_ids", "kept")
@@ -263,6 +264,8 @@ class Extractor(abc.ABC):
     def _choose_layers(self, batch):
         encoded = self.model(batch, return_all=True)
         outputs = encoded["layer_outputs"]
+        if self.layers == [OUTPUT]:
+            return [self.model.token_vectors(encoded)]
         if EMBEDDINGS not in self.layers and MIX not in self.layers:
             return [outputs[layer] for layer in self.layers]
         all_outputs = [encoded["embedding_output"], *outputs]

@@ -25,20 +25,26 @@ import functools
 import importlib
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 import options
 from training import backend
 from training.backend import keras
-from training.queries import arguments, mask_filling, query, text_features
+from training.queries import (
+    arguments,
+    encoder_files,
+    mask_filling,
+    query,
+    text_features,
+)
 from training.run.settle import TrainableModel
-from training.storage import encoder_files
 from training.storage.folder import Folder
 from errors import UserError
 from files import sources
 from modeling.architectures.encoder import Encoder
+from modeling.architectures.features import TOKEN_POOLINGS
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
 from modeling.optimizers.table import layerwise_shares
@@ -51,7 +57,9 @@ from text.records import rows
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.finetuning.options import FineTuningOptions, flags_of_run
+from training.interchange.vector_settings import VectorSettings
 from training.queries.arguments import Text
+from training.queries.learned_vectors import LearnedVectors, read_vectors
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
 
@@ -128,7 +136,7 @@ def load(
     encoder = make_encoder(model.config, dtype=dtype)
     variables = {variable.path: variable for variable in encoder.weights}
     model.source.load(variables, encoder.required_variables, encoder.scope)
-    return TextEncoder(encoder, model.tokenizer)
+    return TextEncoder(encoder, model.tokenizer, read_vectors(model.source))
 
 
 def _files(path, **more) -> _Files:
@@ -161,10 +169,12 @@ class TextEncoder:
     """
 
     # So that no other attribute can be set, such as one of the layer's.
-    __slots__ = ("layer", "tokenizer", "config", "_extractor")
+    __slots__ = ("layer", "tokenizer", "config", "_extractor", "_vectors")
 
-    def __init__(self, layer: Encoder, tokenizer: Tokenizer):
-        self.layer, self.tokenizer = layer, tokenizer
+    def __init__(
+        self, layer: Encoder, tokenizer: Tokenizer, vectors: LearnedVectors | None
+    ):
+        self.layer, self.tokenizer, self._vectors = layer, tokenizer, vectors
         self.config = layer.config
         # One for each layer and pooling, because it compiles what it computes.
         self._extractor = functools.cache(self._make_extractor)
@@ -262,7 +272,7 @@ class TextEncoder:
 
     @arguments.check(
         texts=arguments.texts,
-        pooling=arguments.one_of("mean", "cls"),
+        pooling=arguments.one_of(*TOKEN_POOLINGS),
         layer=arguments.whole(),
         batch_size=arguments.batch_size,
         doc_stride=arguments.whole(at_least=0),
@@ -270,49 +280,50 @@ class TextEncoder:
     def embed(
         self,
         texts: Iterable[Text],
-        pooling: str = "mean",
+        pooling: str | None = None,
         *,
         layer: int = -1,
         batch_size: int = 32,
         max_seq_length: int | None = None,
         doc_stride: int = 0,
+        are_queries: bool = False,
     ) -> np.ndarray:
-        """One vector for each text, as extract_features.py gives it.
+        """One vector for each text.
+
+        A model that was trained for vectors, here or by sentence-transformers, gives
+        its own; others give what extract_features.py does.
 
         Args:
             texts: strings, and pairs of strings; any number.
-            pooling: "mean" over a text's tokens with [CLS] and [SEP], or "cls".
+            pooling: of a text's tokens with [CLS] and [SEP]; one of run_retrieval.py's. It
+                asks for the bare encoder's vectors, as another layer does.
             layer: whose outputs; -1 is the last one.
-            batch_size: rows at a time; those of similar length share a batch.
-            max_seq_length: tokens of a row, 128 if the model has as many.
+            batch_size: rows of similar length at a time.
+            max_seq_length: tokens of a row; by default, the model's own, or 128.
             doc_stride: tokens between the windows in which longer texts are read; 0 cuts
                 them off.
+            are_queries: which of the prompts texts get that a model was trained with.
         Returns:
-            float32 [n, h], in the order of the texts.
+            float32 [n, h], or of the trained width, in the order of the texts.
         Raises:
             UserError: something else than a text is among them.
         """
+        learned = self._vectors if pooling is None and layer == -1 else None
+        settings = learned.settings if learned else VectorSettings()
+        pooling = pooling or settings.pooling
         text_features.check_pooling(pooling, self.config)
-        number = self.config.num_hidden_layers
-        if not -number <= layer < number:
-            raise UserError(
-                f"layer={layer}: the model has {number}, from 0 to {number - 1}, or from "
-                "-1, the last, down"
-            )
+        text_features.check_layer(layer, self.config)
         self._check_length(max_seq_length)
-        most = max_seq_length or min(128, self._longest)
+        most = min(max_seq_length or settings.max_seq_length or 128, self._longest)
         check_windows(most, doc_stride)
         flags = _Files(init_checkpoint="", max_seq_length=most, doc_stride=doc_stride)
-        encoded = text_features.encode(
-            self._rows(texts, flags),
-            self._extractor(layer, pooling),
-            most,
-            batch_size,
-            self.tokenizer.vocabulary.pad_id,
+        made = text_features.rows_of_texts(
+            texts, self.tokenizer, flags, settings.prompt(are_queries)
         )
-        vectors = [values[0] for _, values in text_features.pool(encoded, pooling)]
-        width = self.layer.hidden_size
-        return np.array(vectors, np.float32).reshape(len(vectors), width)
+        extractor = self._extractor(layer, pooling)
+        pad_id = self.tokenizer.vocabulary.pad_id
+        vectors = text_features.vectors_of(made, extractor, most, batch_size, pad_id)
+        return learned.of(vectors) if learned else vectors
 
     @arguments.check(
         texts=arguments.list_of_texts,
@@ -330,14 +341,14 @@ class TextEncoder:
         Returns:
             texts with their cosines, the best first, for each query.
         """
-        vectors = [normalize(self.embed(some, **settings)) for some in (queries, texts)]
-        near = exact.search(vectors[0], exact.blocks_of(vectors[1]), k)
+        asked, found = (
+            normalize(self.embed(some, are_queries=some is queries, **settings))
+            for some in (queries, texts)
+        )
+        near = exact.search(asked, exact.blocks_of(found), k)
         return [
-            [
-                (texts[row], float(score))
-                for row, score in zip(rows, scores, strict=True)
-            ]
-            for scores, rows in zip(*near, strict=True)
+            [(texts[row], score) for row, score in zip(rows, scores, strict=True)]
+            for scores, rows in zip(near.scores.tolist(), near.rows, strict=True)
         ]
 
     def _make_extractor(self, layer, pooling):
@@ -345,14 +356,6 @@ class TextEncoder:
         return text_features.make_extractor(
             self.layer, [layer], pooling, cls_last=cls_last
         )
-
-    def _rows(self, texts, flags: _Files) -> Iterator[text_features.TextRow]:
-        counts = text_features.Counts()
-        for number, text in enumerate(texts):
-            first, second = arguments.parts(text, number)
-            yield from text_features.rows_of(
-                first, second or "", self.tokenizer, flags, counts
-            )
 
 
 @arguments.check(
@@ -471,16 +474,17 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
 
     Args:
         folder: a new or empty one.
-        layout: "release", which all scripts read, or "hugging_face".
+        layout: "release", which all scripts read, "hugging_face", the encoder alone, or
+            "sentence_transformers".
     Raises:
         UserError: the folder is not empty, or the layout has no place for something.
     """
     sources.refuse_remote(folder)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UserError(f"{folder}: is not an empty folder; choose another")
-    return encoder_files.LAYOUTS[layout](
-        folder, encoder.layer, encoder.config, encoder.tokenizer
-    )
+    learned = encoder._vectors or (None, {})
+    written = encoder_files.Written(encoder.layer, encoder.tokenizer, *learned)
+    return encoder_files.LAYOUTS[layout](folder, written)
 
 
 class MaskedLM:

@@ -152,8 +152,8 @@ class Options(FineTuningOptions):
         "later tokens count more. A trained model has its own.",
         identity=True,
     )
-    normalize: bool = options.field(
-        True, help="Give vectors the length 1.", identity=True
+    normalize: bool | None = options.field(
+        None, help="Give vectors the length 1, by default.", identity=True
     )
     projection_size: int | None = options.field(
         None,
@@ -161,6 +161,15 @@ class Options(FineTuningOptions):
         at_least=1,
         at_most=1 << 16,
         identity=True,
+    )
+    query_prompt: str | None = options.field(
+        None,
+        help="What to put before the first text of each pair, such as 'query: '; if pairs "
+        "have scores, before both.",
+        identity=True,
+    )
+    passage_prompt: str | None = options.field(
+        None, help="What to put before the other texts.", identity=True
     )
     vector_size: int | None = options.field(
         None,
@@ -247,6 +256,7 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import metrics
+from training.backend import tf
 from training.run.settle import TrainableModel
 from modeling import vector_losses
 from modeling.objectives.sentence_vectors import OUTPUT, SentenceVectors
@@ -257,6 +267,7 @@ from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
 from training.finetuning import finetune, ranking_metrics, retrieval
 from training.finetuning.task import SAMPLE_TEXTS, ServedTask
+from training.interchange.vector_settings import TASK, VectorSettings, read_settings
 
 _METRICS = {
     "in_batch_negatives": "accuracy",
@@ -264,23 +275,39 @@ _METRICS = {
     "cosine_error": "absolute_error",
     "cosent": "ordered",
 }
-_LEARNED = ("pooling", "normalize", "projection_size")  # flags that make the network
+# Flags that are settings of a model, which it knows after its training.
+_LEARNED = (
+    *("pooling", "normalize", "projection_size"),
+    *("query_prompt", "passage_prompt"),
+)
 
 
 class SentenceVectorTask(ServedTask):
-    """Vectors of texts; a set is scored by the cosines of its texts."""
+    """Vectors of texts; a set is scored by the cosines of its texts.
+
+    Args:
+        known: the settings of the model to continue, if there is one.
+    """
 
     form = "vector"
-    inputs = {"text": "text"}
 
-    def __init__(self, flags: Options, tokenizer):
+    def __init__(self, flags: Options, tokenizer, known: VectorSettings | None = None):
         super().__init__(tokenizer, flags.data_dir)
         self.flags = flags
+        given = {name: getattr(flags, name) for name in _LEARNED}
+        given = {name: value for name, value in given.items() if value is not None}
+        given["max_seq_length"] = flags.max_seq_length
+        self.vectors = (known or VectorSettings())._replace(**given)
+        if (
+            self.vectors.pooling == "cls"
+            and tokenizer
+            and not tokenizer.vocabulary.head
+        ):
+            self.vectors = self.vectors._replace(pooling="last")  # there is [CLS]
         # By set; a search has a collection.
         self.judged: dict[
             str, text_groups.JudgedTexts | retrieval_files.TextCollection
         ] = {}
-        self.network = {name: getattr(flags, name) for name in _LEARNED}
         self.metric = "spearman" if flags.has_scores else "ndcg@10"
         if flags.mine_negatives:
             self.test_sets = (_MINED,)
@@ -318,16 +345,34 @@ class SentenceVectorTask(ServedTask):
             flags.max_line_mb,
         )
         if split == "train":
-            return groups
+            return [self._with_prompts(group) for group in groups]
         judged = text_groups.judged_texts(groups)
         if judged.scores is None and split != _MINED:
             return self._keep(split, retrieval.collection_of(judged))
         self.judged[split] = judged
-        return [*judged.queries, *judged.passages]
+        return self._texts(judged.queries, judged.passages)
 
     def _keep(self, split, collection):
         self.judged[split] = collection
-        return [*collection.queries.values(), *collection.passages.values()]
+        return self._texts(collection.queries.values(), collection.passages.values())
+
+    def _texts(self, queries, passages):
+        vectors = self.vectors
+        other = (
+            vectors.query_prompt if self.flags.has_scores else vectors.passage_prompt
+        )
+        return [
+            *(f"{vectors.query_prompt}{text}" for text in queries),
+            *(f"{other}{text}" for text in passages),
+        ]
+
+    def _with_prompts(self, group):
+        first, other = self.vectors.query_prompt, self.vectors.passage_prompt
+        if text_groups.KINDS[self.flags.train_kind].is_symmetric:
+            other = first
+        query, *others = group.texts
+        texts = (f"{first}{query}", *(f"{other}{text}" for text in others))
+        return group._replace(texts=texts)
 
     def layout(self, examples, max_seq_length):
         layout = super().layout(examples, max_seq_length)
@@ -358,7 +403,7 @@ class SentenceVectorTask(ServedTask):
         return ids, segments
 
     def objective(self):
-        flags, learned = self.flags, self.network
+        flags, vectors = self.flags, self.vectors
         name = flags.loss_in_use
         settings = {
             "in_batch_negatives": {
@@ -367,7 +412,7 @@ class SentenceVectorTask(ServedTask):
             },
             "triplet_margin": {
                 "margin": flags.triplet_margin,
-                "normalized": learned["normalize"],
+                "normalized": vectors.normalize,
             },
             "cosent": {"temperature": flags.temperature},
         }
@@ -376,36 +421,38 @@ class SentenceVectorTask(ServedTask):
             functools.partial(loss, **settings.get(name, {})),
             of_whole_batch=loss in vector_losses.OF_WHOLE_BATCH,
             metric=_METRICS[name],
-            pooled_by=self._pooled_by,
-            projection_size=learned["projection_size"],
-            normalized=learned["normalize"],
+            pooled_by=vectors.pooling,
+            projection_size=vectors.projection_size,
+            projection_activation=vectors.projection_activation,
+            normalized=vectors.normalize,
             size=flags.vector_size,
             widths=flags.matryoshka_sizes,
         )
 
-    @property
-    def _pooled_by(self):
-        """The pooling; [CLS] is the last token in some vocabularies' rows."""
-        pooling = self.network["pooling"] or TOKEN_POOLINGS[0]
-        cls_last = not self.tokenizer.vocabulary.head
-        return "last" if pooling == "cls" and cls_last else pooling
-
     def state(self):
-        return self.network | {"pooling": self._pooled_by}
+        return self.vectors._asdict()
 
     def description(self):
-        similarity = "cosine" if self.network["normalize"] else "dot"
-        return super().description() | {"similarity": similarity}
+        described = {"similarity": "cosine" if self.vectors.normalize else "dot"}
+        if prompts := self.vectors.prompts:
+            described |= {
+                "prompts": prompts,
+                "defaults": {"prompt": prompts["passage"]},
+            }
+        return super().description() | described
 
     def restore(self, state: Mapping):
+        if self.flags.do_train:
+            return  # a teacher's
+        learned = read_settings({"task": TASK} | dict(state))
         for name in _LEARNED:
-            given, learned = self.network[name], state.get(name)
-            default = {"normalize": True}.get(name)
-            if given not in (learned, default):
+            given = getattr(self.flags, name)
+            if given not in (None, getattr(learned, name)):
                 raise UserError(
-                    f"--{name}={given}: the model was trained with {learned}; remove it"
+                    f"--{name}={given}: the model was trained with "
+                    f"{getattr(learned, name)}; remove it"
                 )
-            self.network[name] = learned
+        self.vectors = learned._replace(max_seq_length=self.flags.max_seq_length)
 
     # --- Numbers ---------------------------------------------------------------------
 
@@ -466,16 +513,22 @@ class SentenceVectorTask(ServedTask):
 
     # --- Export ----------------------------------------------------------------------
 
+    @property
+    def inputs(self):
+        return {"text": "text"} | ({"prompt": "text"} if self.vectors.prompts else {})
+
     def samples(self):
         return list(SAMPLE_TEXTS)
 
     def request(self, example):
-        return {"text": example}
+        return {"text": example} | ({"prompt": ""} if self.vectors.prompts else {})
 
     def answers(self, predictions):
         return [{"vector": row.tolist()} for row in predictions.outputs[OUTPUT]]
 
-    def serve(self, tokenizer, predict, text):
+    def serve(self, tokenizer, predict, text, prompt=None):
+        if prompt is not None:
+            text = tf.strings.join([prompt, text])
         ids = tokenizer.encode(text)
         batch = packing_graph.pack(tokenizer, ids, None, self.flags.max_seq_length)
         return {"vector": run_in_chunks(predict, batch)[OUTPUT]}
@@ -483,7 +536,10 @@ class SentenceVectorTask(ServedTask):
 
 def make(model: TrainableModel) -> SentenceVectorTask:
     """The task that the flags of a model describe."""
-    return SentenceVectorTask(model.flags, model.tokenizer)
+    known = read_settings(model.folder.text[1])
+    if not known and model.source:
+        known = read_settings(model.source.task)
+    return SentenceVectorTask(model.flags, model.tokenizer, known)
 
 
 def main(flags: Options) -> None:

@@ -7,7 +7,7 @@ from modeling import layers
 _LOWEST = -1e9  # finite, so that a row without tokens stays finite
 
 
-def pool(name: str, hidden, input_mask):
+def pool_tokens(name: str, hidden, input_mask):
     """The vector of each row.
 
     Args:

@@ -56,10 +56,9 @@ class NearestTexts(Served):
         rows = self._index.rows(numbers)
         scores = [number_of(score) for score in scores[: len(rows)]]
         if self._reranker:
-            (query,) = request.values()
-            (part,) = self._predictor.parts
+            part, *_ = self._predictor.parts  # a prompt may follow
             texts = [row[part] for row in rows]
-            scores = self._reranker.scores(query, texts, batch_size)
+            scores = self._reranker.scores(request[part], texts, batch_size)
         order = sorted(range(len(rows)), key=lambda i: -scores[i])[: self._k]
         return [{**rows[i], SCORE: scores[i]} for i in order]
 

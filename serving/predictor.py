@@ -18,7 +18,6 @@ from serving import checksums, forms
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
 TEXT, TENSORS = "text/1", "tensors/1"  # the SavedModels in an export
-QUERIES = "queries"  # the signature for texts whose vectors are compared with others
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -81,13 +80,13 @@ class Served:
             forms.
         """
         answers = [{}] * len(requests)
-        for rows, batch, outputs in self._batches(requests, batch_size, self._serve):
+        for rows, batch, outputs in self._batches(requests, batch_size):
             made = forms.answers(self.description["form"], outputs, batch)
             for i, answer in zip(rows, made, strict=True):
                 answers[i] = answer
         return answers
 
-    def _batches(self, requests, batch_size, serve):
+    def _batches(self, requests, batch_size):
         """The numbers of requests, these themselves, and the outputs, of each batch."""
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
@@ -96,10 +95,10 @@ class Served:
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [requests[i] for i in rows]
-            yield rows, batch, self._outputs(batch, serve)
+            yield rows, batch, self._outputs(batch)
 
-    def _outputs(self, batch, serve):
-        outputs = serve(
+    def _outputs(self, batch):
+        outputs = self._serve(
             **{
                 name: _tensor([request[name] for request in batch], kind)
                 for name, kind in self.parts.items()
@@ -186,7 +185,6 @@ class Predictor(Served):
                 f"{model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
                 f"{path} says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
-        self._serve_queries = self._loaded.signatures.get(QUERIES, serve)
 
     def vectors(
         self, requests: list[Mapping], batch_size: int = 32, are_queries: bool = False
@@ -198,9 +196,11 @@ class Predictor(Served):
             are_queries: whether to look for others that fit; a model may have been trained
                 with a prompt for these.
         """
-        serve = self._serve_queries if are_queries else self._serve
+        if are_queries and "prompts" in self.description:
+            prompt = {"prompt": self.description["prompts"]["query"]}
+            requests = [{**request, **prompt} for request in requests]
         vectors = np.empty((len(requests), self.dimensions), np.float32)
-        for rows, _, outputs in self._batches(requests, batch_size, serve):
+        for rows, _, outputs in self._batches(requests, batch_size):
             vectors[rows] = outputs["vector"]
         return vectors
 

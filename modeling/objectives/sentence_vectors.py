@@ -16,6 +16,16 @@ OUTPUT = "embedding"
 _UNSEEING = ("left_to_right", "none")  # how an encoder reads whose [CLS] sees no text
 
 
+def _numbers_of_rows(batch, outputs):
+    """Of all texts of a row, [b, n * d]."""
+    del batch
+    vectors = outputs[OUTPUT]
+    return [ops.reshape(vectors, (ops.shape(vectors)[0], -1))]
+
+
+_COMPARISON = Comparison.of(OUTPUT, logits=_numbers_of_rows, kind="vectors")
+
+
 class SentenceModel(Network):
     """An encoder whose tokens' vectors become one for each text.
 
@@ -25,6 +35,8 @@ class SentenceModel(Network):
         config: the architecture.
         pooled_by: one of `features.TOKEN_POOLINGS`.
         projection_size: width of a linear layer on the vectors; None for no such layer.
+        projection_activation: that of this layer, by the names of `layers.activation`, or
+            None.
         normalized: whether vectors get the length 1.
         size: how many numbers of a vector are kept outside of training; None for all.
         seed, dtype: as for `Objective.network`.
@@ -37,6 +49,7 @@ class SentenceModel(Network):
         config: EncoderConfig,
         pooled_by: str,
         projection_size: int | None,
+        projection_activation: str | None,
         normalized: bool,
         size: int | None,
         *,
@@ -47,7 +60,9 @@ class SentenceModel(Network):
         self.config, self.pooled_by = config, pooled_by
         self.normalized, self.size = normalized, size
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
-        self.projection = None
+        self.projection, self.activation = None, None
+        if projection_activation:
+            self.activation = layers.activation(projection_activation)
         if projection_size:
             initializers = layers.weight_initializers(
                 config.initializer_range, f"vectors {seed}", config.truncated_weights
@@ -68,9 +83,11 @@ class SentenceModel(Network):
         texts = {name: sequences(batch[name]) for name in names}
         encoded = self.encoder(texts, dropouts=dropouts)
         hidden = self.encoder.token_vectors(encoded)
-        vectors = pooling.pool(self.pooled_by, hidden, texts["input_mask"])
+        vectors = pooling.pool_tokens(self.pooled_by, hidden, texts["input_mask"])
         if self.projection:
             vectors = self.projection(vectors)
+        if self.activation:
+            vectors = self.activation(vectors)
         if dropouts is layers.no_dropout:
             vectors = vectors[:, : self.size]
         if self.normalized:
@@ -86,12 +103,14 @@ class SentenceVectors(Objective):
         loss: a function of `vector_losses`, with its settings.
         of_whole_batch: whether it compares each row with the others.
         metric: the name of its metric.
-        pooled_by, projection_size, normalized, size: see `SentenceModel`.
+        pooled_by, projection_size, projection_activation, normalized, size: see
+            `SentenceModel`.
         widths: learn also the first numbers of each vector, this many, as vectors.
     Source: Reimers and Gurevych, arXiv:1908.10084; of widths, arXiv:2205.13147.
     """
 
     loss_weights = {"loss": 1.0}
+    comparison = _COMPARISON
 
     def __init__(
         self,
@@ -101,13 +120,16 @@ class SentenceVectors(Objective):
         metric: str,
         pooled_by: str = "mean",
         projection_size: int | None = None,
+        projection_activation: str | None = None,
         normalized: bool = True,
         size: int | None = None,
         widths: Sequence[int] = (),
     ):
         self._loss, self.of_whole_batch = loss, of_whole_batch
         self.metric_names = (metric,)
-        self._network = (pooled_by, projection_size, normalized, size)
+        projection = projection_size, projection_activation
+        self._network = (pooled_by, *projection, normalized, size)
+        self._normalized = normalized
         self._widths = tuple(widths)
 
     @property
@@ -115,7 +137,7 @@ class SentenceVectors(Objective):
         return Embedding(self)
 
     def check(self, config) -> None:
-        pooled_by, projection_size, _, size = self._network
+        pooled_by, projection_size, _, _, size = self._network
         if pooled_by == "cls" and config.attention_direction in _UNSEEING:
             raise UserError(
                 f"{setting('pooling', 'cls')}: [CLS] sees no other token, so it is the "
@@ -148,7 +170,7 @@ class SentenceVectors(Objective):
         for width in self._widths:
             if width < vectors.shape[-1]:
                 part = vectors[..., :width]
-                if self._network[2]:
+                if self._normalized:
                     part = pooling.unit_vectors(part)
                 total += self._results(batch, part)[0][0]
         return {"loss": (total, weight)}
@@ -166,7 +188,7 @@ class Embedding(Objective):
     """
 
     loss_weights, metric_names = {}, ()
-    comparison = Comparison.of(OUTPUT, kind="numbers")
+    comparison = _COMPARISON
 
     def __init__(self, learned: SentenceVectors):
         self._learned = learned

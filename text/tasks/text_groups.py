@@ -63,11 +63,14 @@ class TextKind(NamedTuple):
         columns: by default.
         groups: (rows, columns, settings) -> (texts, score) of each group.
         has_scores: whether groups have scores.
+        is_symmetric: whether the first text of a group is like the others, and does not
+            ask for them.
     """
 
     columns: TextColumns
     groups: Callable[..., Iterable[tuple[tuple[str, ...], float | None]]]
     has_scores: bool = False
+    is_symmetric: bool = False
 
 
 def read(
@@ -218,13 +221,13 @@ _PAIR = TextColumns("sentence1", "sentence2")
 KINDS = {
     "pairs": TextKind(TextColumns("query", "positive"), _pairs),
     "triplets": TextKind(TextColumns("query", "positive", ("negative",)), _pairs),
-    "scored_pairs": TextKind(_PAIR._replace(score="score"), _scored_pairs, True),
+    "scored_pairs": TextKind(_PAIR._replace(score="score"), _scored_pairs, True, True),
     "nli": TextKind(_PAIR._replace(label="gold_label"), _inferences),
     "squad": TextKind(TextColumns("question", "context"), _pairs),
     "labelled_texts": TextKind(
-        TextColumns("text", label="label"), _labelled_pairs, True
+        TextColumns("text", label="label"), _labelled_pairs, True, True
     ),
-    "texts": TextKind(TextColumns("text"), _equal_pairs),
+    "texts": TextKind(TextColumns("text"), _equal_pairs, is_symmetric=True),
 }
 
 

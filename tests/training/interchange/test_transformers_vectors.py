@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import bert
 from training.backend import tf
 from training.storage.source import Source, read_config
 from modeling import layers, vector_losses
@@ -224,3 +225,62 @@ def test_vectors_are_theirs(folder, pooling, normalized):
         for i, texts in enumerate(features(batch)):
             expected = model(texts)["sentence_embedding"].numpy()
             np.testing.assert_allclose(vectors[:, i], expected, atol=1e-5)
+
+
+# --- Folders -------------------------------------------------------------------------
+
+TEXTS = ["a b c", "d", "e f g h i j k l m n o p a b c d", ""]
+
+
+def with_layer(model, size, activation):
+    """A linear layer after the pooling."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    torch.manual_seed(2)
+    layer = modules.Dense(CONFIG.hidden_size, size, activation_function=activation)
+    encoder, pooled, *rest = model
+    return SentenceTransformer(modules=[encoder, pooled, layer, *rest], device="cpu")
+
+
+@pytest.mark.parametrize("kind", ["plain", "tanh", "identity"])
+def test_their_folders_give_their_vectors_and_ours_are_loaded_by_them(
+    folder, tmp_path, kind
+):
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    pooling, normalized = ("mean", True) if kind == "plain" else ("cls", False)
+    model = theirs(folder, pooling, normalized)
+    if kind != "plain":
+        activation = {"tanh": torch.nn.Tanh(), "identity": torch.nn.Identity()}[kind]
+        model = with_layer(model, 7, activation)
+    model.prompts = {"query": "a d ", "document": "b "}
+    model.save(str(tmp_path / "theirs"))
+    queries = model.encode(TEXTS, prompt_name="query")
+    passages = model.encode(TEXTS, prompt_name="document")
+    encoder = bert.load(str(tmp_path / "theirs"))
+    found = encoder.embed(TEXTS, are_queries=True)
+    np.testing.assert_allclose(found, queries, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed(TEXTS), passages, atol=1e-5)
+    bert.save(encoder, str(tmp_path / "ours"), layout="sentence_transformers")
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    found = again.encode(TEXTS, prompt_name="query")
+    np.testing.assert_allclose(found, queries, atol=1e-5)
+    # Our own layout keeps it all, too.
+    bert.save(encoder, str(tmp_path / "release"))
+    again = bert.load(str(tmp_path / "release"))
+    np.testing.assert_array_equal(again.embed(TEXTS), encoder.embed(TEXTS))
+
+
+def test_what_has_no_equivalent_is_refused(folder, tmp_path):
+    import torch
+
+    model = with_layer(theirs(folder), 7, torch.nn.ReLU())
+    model.save(str(tmp_path / "model"))
+    with pytest.raises(bert.UserError, match="the layer has ReLU, which has no"):
+        bert.load(str(tmp_path / "model"))
+    (tmp_path / "model" / "modules.json").write_text('[{"type": "x.CNN", "path": ""}]')
+    with pytest.raises(bert.UserError, match="modules.json: has CNN; only Transformer"):
+        bert.load(str(tmp_path / "model"))

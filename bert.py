@@ -32,14 +32,9 @@ import numpy as np
 import options
 from training import backend
 from training.backend import keras
-from training.queries import (
-    arguments,
-    encoder_files,
-    mask_filling,
-    query,
-    text_features,
-)
+from training.queries import arguments, mask_filling, query, text_features
 from training.run.settle import TrainableModel
+from training.storage import encoder_files
 from training.storage.folder import Folder
 from errors import UserError
 from files import sources

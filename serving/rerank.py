@@ -37,6 +37,6 @@ class Reranker:
         if len(answer["probabilities"]) != 2:
             raise UserError(
                 f"{self._predictor.title}: has {len(answer['probabilities'])} labels; "
-                "reranking needs two; the second says that a passage fits"
+                "reranking needs two, and the second must say that a passage fits"
             )
         return list(answer["probabilities"].values())[1]

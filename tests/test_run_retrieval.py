@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import bert
 import run_retrieval
 from training.backend import tf
 from modeling.architectures.bert import BertEncoder
@@ -255,3 +256,54 @@ def test_scores_outside_their_range_are_refused(folder, score):
     message = rf"train.tsv:2: 'score' is '{score}', not a number from 0 to 5"
     given = {"train_kind": "scored_pairs", "score_range": [0.0, 5.0]}
     jobs.check_refused(run, folder, message, do_train=True, **given)
+
+
+# --- Trained models elsewhere --------------------------------------------------------
+
+
+def test_python_embeds_as_the_model_was_trained(trained):
+    texts = [pair["query"] for pair in pairs(8, seed=2)]
+    found = bert.load(str(trained / "output")).embed(texts)
+    by_hand = vectors_by_hand(trained / "output", texts)
+    np.testing.assert_allclose(found, by_hand, atol=1e-5)
+
+
+def test_prompts_and_projection_belong_to_the_model(folder, untraced):
+    given = {"query_prompt": "a ", "passage_prompt": "b b ", "projection_size": 6}
+    run(folder, do_train=True, do_eval=True, do_export=True, vector_size=5, **given)
+    output = str(folder / "output")
+    exported, encoder = Predictor(output), bert.load(output)
+    texts = [pair["query"] for pair in pairs(8, seed=2)]
+    by_role = {}
+    for are_queries, prompt in ((True, "a "), (False, "b b ")):
+        found = exported.vectors([{"text": t} for t in texts], are_queries=are_queries)
+        whole = encoder.embed(texts, are_queries=are_queries)
+        assert (found.shape, whole.shape) == ((8, 5), (8, 6))
+        cut = whole[:, :5] / np.linalg.norm(whole[:, :5], axis=1, keepdims=True)
+        np.testing.assert_allclose(found, cut, atol=1e-5)
+        written = [{"text": prompt + text, "prompt": ""} for text in texts]
+        np.testing.assert_allclose(exported.vectors(written), found, atol=1e-6)
+        by_role[are_queries] = found
+    assert np.abs(by_role[True] - by_role[False]).max() > 1e-3
+    # A training that begins with this model keeps what it is.
+    more = {"do_train": True, "init_checkpoint": output, "num_train_epochs": [0.5]}
+    run(folder, output_dir=str(folder / "more"), **more)
+    task = json.loads((folder / "more" / "task.json").read_text())
+    assert given.items() <= task.items()
+
+
+def test_a_student_learns_the_vectors_of_its_teacher(trained, folder, untraced):
+    given = {
+        "do_train": True,
+        "do_eval": True,
+        "distill_from": str(trained / "output"),
+        "hard_weight": 0.0,
+        "pooling": "cls",
+        "learning_rate": [1e-2],
+        "num_train_epochs": [6.0],
+        "log_every_steps": 8,
+    }
+    run(folder, **given)
+    lines = (folder / "output" / "metrics.jsonl").read_text().splitlines()
+    cosines = [json.loads(line)["teacher_cosine"] for line in lines]
+    assert cosines[-1] > cosines[0] + 0.1

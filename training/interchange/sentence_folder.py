@@ -72,7 +72,7 @@ class SentenceFolder(hugging_face.HuggingFace):
         """The folder of each module, by the name of its class.
 
         Raises:
-            UserError: they are others than those of which we have an equivalent.
+            UserError: we have no equivalent of one.
         """
         content = json_files.read(self._path(NAME))
         content = content if isinstance(content, list) else []

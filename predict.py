@@ -277,6 +277,8 @@ def _writes_vectors(flags: Options, predictor, table) -> bool:
 
 
 def _write_vectors(flags: Options, predictor, table, count):
+    if not count:
+        raise UserError(f"{table.name}: contains no texts")
     dimensions, kind = predictor.dimensions, flags.vector_type
     is_cosine = predictor.description.get("similarity") == "cosine"
     if not is_cosine and not TYPES[kind].keeps_length:

@@ -136,7 +136,7 @@ class Unfinished:
             os.remove(self._file(_NOTE))
             os.replace(self.path, self.output)
         else:
-            os.replace(self._file(name), os.path.realpath(self.output))
+            os.replace(self._file(name), self.output)
             shutil.rmtree(self.path)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from errors import UserError
-from files import json_files, local
+from files import json_files, local, sources
 from serving.search import approximate, exact, vector_files
 from serving.search.vector_types import TYPES
 
@@ -27,6 +27,7 @@ DESCRIPTION = "index.json"
 _ROWS, _LENGTHS = "rows.jsonl", "row_lengths.npy"
 _VECTORS, _BITS = "vectors.npy", "bits.npy"
 _IVF = "ivf.faiss"
+_LENGTH = "<u4"  # the type of a length
 _CANDIDATES = 20  # of the bits, for each of the k to find
 
 
@@ -56,8 +57,11 @@ def write(
     batch_size: int,
 ) -> None:
     """Writes an index, or continues one; see `vector_files.write`."""
+    sources.refuse_remote(folder)
+    folder = os.path.abspath(folder)
     if os.path.lexists(folder):
         raise UserError(f"{folder}: exists; remove it, or choose another folder")
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
     settings = dataclasses.asdict(description)
 
     def finish(job):
@@ -85,9 +89,9 @@ def _parts(description):
         _VECTORS: vector_files.npy(shape),
         _ROWS: vector_files.FilePart(b"", lambda rows, _: b"".join(map(_line, rows))),
         _LENGTHS: vector_files.FilePart(
-            vector_files.npy_header("<u4", (number,)),
+            vector_files.npy_header(_LENGTH, (number,)),
             lambda rows, _: np.array(
-                [len(_line(row)) for row in rows], "<u4"
+                [len(_line(row)) for row in rows], _LENGTH
             ).tobytes(),
         ),
     }
@@ -119,26 +123,32 @@ class Index:
         content = json_files.read_object(path, "write the index again")
         try:
             self.description = IndexDescription(**content)
-            kind = TYPES[self.description.vector_type]
-            shape = (self.description.num_rows, kind.width(self.description.dimensions))
+            shape = vector_files.Shape(
+                self.description.num_rows,
+                self.description.dimensions,
+                self.description.vector_type,
+            )
+            number, width = shape.of_array
         except (TypeError, KeyError) as error:
             raise UserError(f"{path}: describes no index; write it again") from error
-        is_binary = self.description.vector_type == "binary"
-        width = self.description.dimensions
-        self._vectors = self._array(_VECTORS, (shape[0], width))
-        self._bits = self._array(_BITS, shape) if is_binary else None
-        lengths = self._array(_LENGTHS, shape[:1])
+        is_binary = shape.type == "binary"
+        scored = shape._replace(type="int8") if is_binary else shape
+        dtype = TYPES[scored.type].dtype
+        self._vectors = self._array(_VECTORS, scored.of_array, dtype)
+        self._bits = self._array(_BITS, (number, width), "|u1") if is_binary else None
+        lengths = self._array(_LENGTHS, (number,), _LENGTH)
         self._ends = np.cumsum(lengths, dtype=np.int64)
         size = os.path.getsize(os.path.join(folder, _ROWS))
         if size != (self._ends[-1] if len(self._ends) else 0):
             raise self._damage(_ROWS)
 
-    def _array(self, name, shape):
+    def _array(self, name, shape, dtype):
         try:
             array = np.load(os.path.join(self.folder, name), mmap_mode="r")
         except (OSError, ValueError) as error:
             raise self._damage(name) from error
-        if array.shape != shape:
+        is_array = isinstance(array, np.ndarray)
+        if not is_array or (array.shape, array.dtype) != (shape, dtype):
             raise self._damage(name)
         return array
 
@@ -162,7 +172,11 @@ class Index:
             for number in map(int, numbers):
                 begin = int(self._ends[number - 1]) if number else 0
                 file.seek(begin)
-                found.append(json_files.parse(file.read(self._ends[number] - begin)))
+                line = file.read(int(self._ends[number]) - begin)
+                try:
+                    found.append(dict(json_files.parse(line)))
+                except (ValueError, TypeError) as error:
+                    raise self._damage(_ROWS) from error
         return found
 
     def search(

@@ -20,6 +20,7 @@ from text.progress import Progress
 
 _BATCHES = 64  # whose rows are sorted by length, and then noted as done, together
 DATASET = "vectors"  # in an HDF5 file
+_WHOLE = "vectors"  # the file of an unfinished output
 
 
 class Shape(NamedTuple):
@@ -171,16 +172,15 @@ def write_file(
     batch_size: int,
 ) -> None:
     """Writes or continues a file of vectors, whose format its name says; see `write`."""
-    name = os.path.basename(path)
+    parts = {_WHOLE: form_of(path)(shape)}
     identity = {**identity, "vector_type": shape.type}
-    parts = {name: form_of(path)(shape)}
     write(
-        path,
+        os.path.realpath(path),  # a link stays one
         identity,
         parts,
         rows,
         shape.num_rows,
         vectors_of,
         batch_size,
-        lambda job: job.finish(name),
+        lambda job: job.finish(_WHOLE),
     )

@@ -218,7 +218,7 @@ def test_a_recipe_is_a_module_to_run(recipe):
 
 # Where text/ reads records and remote files; everything else is NumPy and Python.
 READS_WITH_TENSORFLOW = {"files/anywhere", "files/sources"} | {
-    f"text/records/{name}" for name in ("blocks", "reading", "rows")
+    f"text/records/{name}" for name in ("blocks", "mixed", "reading", "rows")
 }
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +12,16 @@ import numpy as np
 from training.run import checks, settle
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.table import ARCHITECTURES
 from modeling.objectives.objective import Needs, Objective, RowState, Tokens
 from modeling.objectives.table import OBJECTIVES
 from text.instances.instances import Instances
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
 from text.instances.table import RowOptions
-from text.records import encoding, reading
+from text.records import encoding, mixture, reading
+from text.records.mixed import MixedRecords
+from text.records.mixture import Mixture
 from text.records.record_set import RecordFile, RecordSet
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
@@ -27,10 +29,49 @@ from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.word_teacher import WordTeacher
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
+_INPUTS = ("input_ids", "input_mask", "segment_ids", "position_ids")
 _MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 Rows = Mapping[RecordFile, Instances]  # the kind of rows of each file
+
+
+class Mixtures(NamedTuple):
+    """The sources of the records, if these are mixed.
+
+    Attributes:
+        training: those of --input_file; None if they are not mixed.
+        held_out: those of --eval_input_file.
+    """
+
+    training: Mixture | None = None
+    held_out: Mixture | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all sources; the same name is the same source."""
+        mixtures = filter(None, self)
+        return list(dict.fromkeys(name for each in mixtures for name in each.names))
+
+
+def find_mixtures(flags: PretrainingOptions, records: RecordSet) -> Mixtures:
+    """The sources that the flags name.
+
+    Raises:
+        UserError: see `mixture.of_patterns`; or held-out records have weights.
+    """
+    held_out = list(dict.fromkeys(flags.eval_input_file))
+    for pattern in held_out:
+        if records.weights[pattern] is not None:
+            raise UserError(
+                f"--eval_input_file={pattern}: an evaluation reads each record once; leave "
+                "the weight out"
+            )
+    training = mixture.of_patterns(records, flags.input_file, flags.source_temperature)
+    if not (training and held_out):
+        return Mixtures(training)
+    files = [records.matching([pattern]) for pattern in held_out]
+    names = mixture.names_of(records, held_out)
+    return Mixtures(training, Mixture(names, files, [1] * len(files)))
 
 
 class Inputs(NamedTuple):
@@ -58,12 +99,16 @@ class Inputs(NamedTuple):
 
 
 def read(
-    model: settle.TrainableModel, records: RecordSet, tokenizer: Tokenizer | None
+    model: settle.TrainableModel,
+    records: RecordSet,
+    tokenizer: Tokenizer | None,
+    mixtures: Mixtures,
 ) -> Inputs:
     """Chooses what is trained on the records; reads the first of each file.
 
     Args:
         tokenizer: that of --vocab_file, if given.
+        mixtures: see `find_mixtures`.
     Raises:
         UserError: the records are not of one kind, lack what the objective needs, or
             contradict the flags, the config or the vocabulary.
@@ -74,16 +119,56 @@ def read(
         flags, config, rows_of, tokenizer
     )
     data, held_out = (
-        _open(records.matching(patterns), rows_of, flags, config, schema)
+        _open(
+            records.matching(patterns),
+            rows_of,
+            flags,
+            config,
+            schema,
+            mixed and (mixed, mixtures.names),
+        )
         if patterns
         else None
-        for patterns in (flags.input_file, flags.eval_input_file)
+        for patterns, mixed in zip(
+            (flags.input_file, flags.eval_input_file), mixtures, strict=True
+        )
     )
     _check_vocabularies(records, flags, tokenizer)
     if flags.do_train:
         _check_batches(data, flags)
     text = tokenizer.settings if tokenizer else text_settings(records)
     return Inputs(config, tokenizer, text, objective, steps, drawn, data, held_out)
+
+
+def check_encoder(
+    flags: PretrainingOptions, records: RecordSet, config: EncoderConfig, source: str
+) -> None:
+    """Refuses an encoder that cannot read the records' kind of rows.
+
+    Args:
+        source: of the encoder: what the message begins with.
+    Raises:
+        UserError: says which ones can, or which losses cannot be compared in such rows.
+    """
+    for description in records.descriptions:
+        rows = RowOptions.of(description).make_instances()
+        name, needed = rows.options.instances, rows.capability
+        if needed and needed not in config.capabilities:
+            able = [
+                k for k, a in ARCHITECTURES.items() if needed in a.config.capabilities
+            ]
+            raise UserError(
+                f"{source}: with the architecture {config.architecture!r}, tokens see all "
+                f"documents of a row, and {description.path} says --instances={name}; use "
+                f"records of another kind, or an architecture of {', '.join(able)}"
+            )
+        for weight in ("distill_attention_weight", "distill_cls_weight"):
+            if needed and flags.distill_from and getattr(flags, weight):
+                raise UserError(
+                    f"--{weight}={getattr(flags, weight)}: compares whole rows, and "
+                    f"{description.path} says --instances={name}, where a row is several "
+                    "documents; leave the flag out, or use records of another kind"
+                )
 
 
 def text_settings(records: RecordSet) -> dict:
@@ -383,7 +468,7 @@ def mask_flags(rows: Instances) -> dict:
     return {name: getattr(rows.options, name) for name in names}
 
 
-def _open(files, rows_of, flags: PretrainingOptions, config, schema):
+def _open(files, rows_of, flags: PretrainingOptions, config, schema, mixed=None):
     """Opens record files; refuses those that contradict the flags or the config."""
     for file in files:
         if file.description:
@@ -392,7 +477,15 @@ def _open(files, rows_of, flags: PretrainingOptions, config, schema):
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
     together = _rows_per_batch({file: rows_of[file] for file in files})
-    opened = reading.Records(files, schema, sizes, together)
+    if together and mixed:
+        raise UserError(
+            f"{files[0].path}: in these records, each row continues that of the batch "
+            "before, so they cannot be mixed; leave out weights and --source_temperature"
+        )
+    if mixed:
+        opened = MixedRecords(*mixed, schema, sizes)
+    else:
+        opened = reading.Records(files, schema, sizes, together)
     opened.check_beginnings()
     return opened
 
@@ -496,13 +589,13 @@ def blaming(data: reading.Records) -> Iterator[None]:
 def identity(data: reading.Records) -> dict:
     """What identifies the records: names and numbers, and a digest of the files.
 
-    That is of the beginning and the size of each.
+    That is of the beginning and the size of each. If they are mixed, the sources and their
+    shares identify them, too.
     """
-    hasher = hashlib.sha256()
-    for file in data.files:
-        hasher.update(file.beginning.digest)
-        hasher.update(b"%d\n" % file.beginning.size)
+    mixed = data if isinstance(data, MixedRecords) else None
     return {
         "input_file": [[os.path.basename(f.path), f.total] for f in data.files],
-        "input_file_sha256": hasher.hexdigest(),
+        "input_file_sha256": data.digest,
+        "mixture": mixed and str(mixed.mixture),
+        "sources_sha256": mixed and [each.digest for each in mixed.sources.values()],
     }

@@ -30,6 +30,7 @@ import command_line
 import options
 from errors import UserError
 from files import inputs, local, protected, sources, tables
+from serving.options import ServingOptions
 from serving.search import vector_files
 from serving.search.vector_types import TYPES
 from text.progress import Progress
@@ -40,7 +41,7 @@ _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(inputs.LineOptions):
+class Options(ServingOptions, inputs.LineOptions):
     model_dir: str = options.field(
         help="An exported model, or the output_dir of the run that exported it."
     )
@@ -74,13 +75,17 @@ class Options(inputs.LineOptions):
     write_index: str | None = options.field(
         None,
         help="Write the rows and their vectors into this new folder, for --index.",
-        only_for={"serve": options.ABSENT, "output_file": options.ABSENT},
+        only_for={
+            "serve": options.ABSENT,
+            "output_file": options.ABSENT,
+            "watch_report": options.ABSENT,
+        },
     )
     index: str | None = options.field(
         None,
         help="Answer with the rows of this folder, written by --write_index, whose vectors "
         "are nearest.",
-        only_for={"write_index": options.ABSENT},
+        only_for={"write_index": options.ABSENT, "watch_report": options.ABSENT},
     )
     neighbors: int = options.field(
         10,
@@ -102,27 +107,16 @@ class Options(inputs.LineOptions):
         "--neighbors rows again, and answer with the best of them.",
         only_for={"index": options.GIVEN},
     )
+    watch_report: str | None = options.field(
+        None,
+        help="Write a page here that compares what the model is asked with its dev set: "
+        "lengths, unknown tokens, decisions and their probabilities. Only counts are kept.",
+    )
     batch_size: int = options.field(
         32,
         help="Number of rows to process at once.",
         at_most=options.MOST_ROWS,
         at_least=1,
-    )
-    serve: int | None = options.field(
-        None,
-        help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
-        at_least=0,
-        below=2**16,
-    )
-    host: str = options.field(
-        "127.0.0.1",
-        help="With --serve, the address to listen on.",
-        only_for={"serve": options.GIVEN},
-    )
-    model_name: str = options.field(
-        "default",
-        help="With --serve, the model's name, as in POST /v1/models/NAME:predict.",
-        only_for={"serve": options.GIVEN},
     )
 
     def __post_init__(self):
@@ -148,14 +142,37 @@ from serving import nearest
 from serving.predictor import Predictor, Served
 from serving.rerank import Reranker
 from serving.search import index
+from serving.watch import Watch
 
 
 def main(flags: Options) -> int | None:
-    if flags.serve is not None:
-        return _serve(flags)
+    if flags.watch_report:
+        read = [flags.input_file, *flags.folders(flags.model_dir).values()]
+        protected.check_output(flags.watch_report, read)
+    with _watch(flags.watch_report) as watch:
+        return (
+            _answer_all(flags, watch) if flags.serve is None else _serve(flags, watch)
+        )
+
+
+@contextlib.contextmanager
+def _watch(path: str | None):
+    """Yields what counts requests; None without a page for it."""
+    watch = Watch(path) if path else None
+    try:
+        yield watch
+    finally:
+        if watch:
+            watch.write()
+
+
+def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     if flags.output_file:
-        protected.check_output(flags.output_file, [flags.input_file, flags.model_dir])
+        read = [flags.input_file, flags.model_dir, flags.watch_report]
+        protected.check_output(flags.output_file, read)
     predictor = _model(flags)
+    if watch:
+        watch.add(flags.model_name, predictor, flags.model_dir)
     table = InputTable(
         flags.input_file, flags.input_format, predictor, flags.max_line_mb
     )
@@ -413,7 +430,7 @@ class InputTable:
 # --- The server --------------------------------------------------------------------------
 
 
-def _serve(flags: Options):
+def _serve(flags: Options, watch: Watch | None):
     try:
         from serving import server
     except ModuleNotFoundError as error:
@@ -421,9 +438,17 @@ def _serve(flags: Options):
             f"--serve needs the package {error.name}, which is not installed; run pip "
             "install -r requirements/serve.txt"
         ) from error
-    predictor = _model(flags)
-    predictor.warm_up()
-    server.run(predictor, flags.host, flags.serve, flags.model_name)
+
+    def load(name, folder):
+        is_first = name == flags.model_name
+        predictor = _model(flags) if is_first else Predictor(folder)
+        predictor.warm_up()
+        if watch:
+            watch.add(name, predictor, folder)
+        return predictor
+
+    folders = flags.folders(flags.model_dir)
+    server.run(flags, folders, load, flags.batch_size)
 
 
 if __name__ == "__main__":

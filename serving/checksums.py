@@ -15,7 +15,7 @@ _FILES = "checksums"  # in the description
 _LOADED = ("saved_model.pb", "variables", "assets")
 _WEIGHTS = "/variables/"  # in the path of a file
 # What differs between two exports of one model.
-_OF_ONE_EXPORT = (_NAME, _FILES, "files", "card", "versions")
+_OF_ONE_EXPORT = (_NAME, _FILES, "files", "card", "dev_set", "versions")
 _CHUNK = 16 << 20  # bytes
 
 

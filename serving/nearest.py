@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from errors import UserError
-from serving.form import number_of
+from serving.form import list_of, number_of
 from serving.predictor import Predictor, Served
 from serving.rerank import Reranker
 from serving.search.index import Index
@@ -16,7 +16,8 @@ _RERANKED = 10  # times as many are reranked as answered
 class NearestTexts(Served):
     """A model of vectors that is asked for the rows of an index."""
 
-    names = (FORM,)
+    answer_schemas = {FORM: list_of({"type": "object"})}
+    purpose = "finds texts that fit"
 
     def __init__(
         self,

@@ -146,7 +146,8 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
         pages.append(
             mistakes.Page(split, _in_words(task, values), judgements, task.has_classes)
         )
-    results["loss"] = results["eval_loss"]
+    if "eval_loss" in results:
+        results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return predictions_by_split

@@ -1,8 +1,8 @@
 """Answers the requests of many clients in batches, each in its turn.
 
 A model that is free begins at once. While it works, requests wait. The next batch has a row
-of the one that has waited longest, and rows of similar length of others. A request with more
-rows goes to the end of the queue, so that one with a thousand does not hold up the others.
+of the one that has waited longest, and rows of similar length of others. A request with
+more rows goes to the end of the queue, so one with a thousand does not hold up the others.
 """
 
 import asyncio

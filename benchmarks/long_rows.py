@@ -2,11 +2,11 @@
 
     python -m benchmarks.long_rows --peers_python=peers/bin/python [--lengths=512,2048,8192]
 
-Every system is a process of its own, with the same network, number of places in a batch,
-number of predictions and optimizer, and gradients clipped at a norm of 1. They take turns,
-one update each. "whole" are rows of one document each; "packed" are rows of several, which
-do not see each other; "padded" are as many rows of one of these documents each, so most of
-their places are empty. transformers reads whole rows, with torch's SDPA.
+Every turn is a process of its own, with the same network, number of places in a batch,
+number of predictions and optimizer, and gradients clipped at a norm of 1; one update is
+timed after others. "whole" are rows of one document each; "packed" are rows of several,
+which do not see each other; "padded" are as many rows of one of these documents each, so
+most of their places are empty. transformers reads whole rows, with torch's SDPA.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Options(options.Group):
     hidden_size: int = options.field(256, help="Width; 64 per attention head.")
     vocab_size: int = options.field(50368, help="Size of the vocabulary.")
     share: float = options.field(0.3, help="Of the places that are predicted.")
-    rounds: int = options.field(5, help="Updates of each; medians are printed.")
+    rounds: int = options.field(5, help="Turns of each; medians are printed.")
     num_threads: int = options.field(
         1, help="Of each process; 0 leaves that to the libraries."
     )
@@ -103,6 +103,19 @@ def _answer(chosen: Options) -> None:
     turns.answer(turn)
 
 
+class _Alone:
+    """A system that is started for each turn, so that one at a time takes memory."""
+
+    def __init__(self, *arguments):
+        self._arguments = arguments
+
+    def turn(self, request=None) -> dict:
+        system = turns.Waiting(*self._arguments)
+        figures = system.turn(request)
+        system.end()
+        return figures
+
+
 def _speed(figures: list[dict]) -> str:
     return f"{statistics.median(f['tokens'] / f['seconds'] for f in figures):,.0f}"
 
@@ -114,10 +127,8 @@ def main(chosen: Options) -> None:
         return
     measured = {}
     for length in chosen.lengths:
-        systems = turns.started(commands(chosen, int(length)))
+        systems = {k: _Alone(*v) for k, v in commands(chosen, int(length)).items()}
         figures = turns.take(systems, chosen.rounds)
-        for system in systems.values():
-            system.end()
         print(
             f"{chosen.num_hidden_layers} layers of {chosen.hidden_size}, "
             f"{chosen.places // int(length)} rows of {length} places"

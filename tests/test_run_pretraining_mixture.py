@@ -156,8 +156,10 @@ def test_another_mixture_continues_where_each_source_was(folder, capsys):
 
 
 @pytest.mark.exhaustive
-def test_replicas_report_the_losses_of_one_device(folder):
-    changes = {"config": STILL, "input_file": WEIGHTED, "train_batch_size": 22}
+def test_replicas_report_the_losses_of_one_device(folder, monkeypatch):
+    monkeypatch.chdir(ROOT)  # where the fork of another process begins
+    weighted = [str(folder / pattern) for pattern in WEIGHTED]
+    changes = {"config": STILL, "input_file": weighted, "train_batch_size": 22}
     changes |= {"log_every_steps": 1, "num_train_steps": 3}
     for name in ("one", "two"):
         (folder / name).mkdir()

@@ -52,7 +52,7 @@ class Sight(NamedTuple):
         cos, sin: float32 [s, d] or [b, 1, s, d], by which the positions turn.
         penalty: float32 to add to scores, [b or 1, 1, 1 or s (from), s (to)] or, to compare
             blocks, [b or 1, 1, c, w (from), 3 w (to)]; None if everything is seen.
-        whole: in place of it, of long rows of which everything may be seen.
+        whole: in place of it in long rows, where everything of a document is seen.
     """
 
     cos: object

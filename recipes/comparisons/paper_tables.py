@@ -13,8 +13,10 @@ from recipes.comparisons.variants import (
     DYNAMIC,
     ELECTRA,
     ELMO,
+    FULL_SENTENCES,
     GPT,
     LEFT_TO_RIGHT,
+    MODERN_BERT,
     NO_NSP,
     NOT_PRETRAINED,
     SIDE_BY_SIDE,
@@ -262,11 +264,7 @@ _TABLES = {
         ("SQuAD 1.1", "SQuAD 2.0", "MNLI-m", "SST-2", "RACE"),
         (
             PaperRow("Pairs of spans, NSP", DYNAMIC, (90.4, 78.7, 84.0, 92.9, 64.2)),
-            PaperRow(
-                "Full sentences",
-                with_instances("full_sentences"),
-                (90.4, 79.1, 84.7, 92.5, 64.8),
-            ),
+            PaperRow("Full sentences", FULL_SENTENCES, (90.4, 79.1, 84.7, 92.5, 64.8)),
             PaperRow(
                 "Sentences of one document",
                 with_instances("doc_sentences"),
@@ -319,6 +317,22 @@ _TABLES = {
         "whole texts read the mean. Parameters are the encoder’s, in millions; memory is "
         "the most that the process of a pre-training took, in GB.",
         scale="the papers: different texts, sizes and numbers of updates each",
+        costs=True,
+    ),
+    "modern_bert": PaperTable(
+        "BERT and ModernBERT",
+        "no paper has this table",
+        (),
+        (PaperRow("BERT", FULL_SENTENCES), PaperRow("ModernBERT", MODERN_BERT)),
+        readings=(Reading(), Reading("same time", same_time=True)),
+        note="Both learn masked words from the same rows of full sentences, with the "
+        "vocabulary, layers, width and heads of the config. ModernBERT’s gated layers have "
+        "two thirds of the inner width, and so as many weights; “same time” is as long as "
+        "BERT took for its updates. Parameters are the encoder’s, in millions; memory is "
+        "the most that the process of a pre-training took, in GB.",
+        scale="ModernBERT’s paper, arXiv:2412.13663: 22 layers of 768; 2 trillion tokens; "
+        "GLUE, retrieval and code, not these tasks",
+        perplexity=True,
         costs=True,
     ),
 }

@@ -154,6 +154,8 @@ def _sizes(config) -> dict[str, int]:
         "num_hidden_layers": config.num_hidden_layers,
         "num_attention_heads": config.num_attention_heads,
         "intermediate_size": config.intermediate_size,
+        # A gated layer has three matrices where BERT's has two.
+        "gated_size": max(round(config.intermediate_size * 2 / 3), 1),
         "head_size": width // config.num_attention_heads,
         "quarter_width": max(width // 4, 1),
         "even_width": even_width,
@@ -169,6 +171,8 @@ ELECTRA = _of_architecture("electra", "replaced_tokens")
 GPT = _of_architecture("gpt", "next_token")
 T5 = _of_architecture("t5", "span_corruption")._replace(writes=True)
 XLNET = _of_architecture("xlnet", "permuted")
+FULL_SENTENCES = with_instances("full_sentences")
+MODERN_BERT = _of_architecture("modern_bert", "masked_lm", FULL_SENTENCES.records)
 ELMO = _of_architecture("elmo", "bidirectional_lm")
 SIDE_BY_SIDE = _of_architecture("side_by_side", "bidirectional_lm")
 

@@ -14,9 +14,10 @@ ALL_TASKS = ["SST-2:SST-2", "SQuAD:questions", "NER:names", "UD:trees"]
 
 
 def tables() -> list:
-    """All, as parameters of a test; one compares all relatives."""
+    """All, as parameters of a test; two compare relatives."""
+    of_relatives = ("family", "modern_bert")
     return [
-        pytest.param(name, marks=needs_all_relatives if name == "family" else ())
+        pytest.param(name, marks=needs_all_relatives if name in of_relatives else ())
         for name in TABLES
     ]
 

@@ -152,6 +152,16 @@ def test_t5_is_told_about_the_vocabulary(data):
     assert t5.needs == gpt.needs  # the same records
 
 
+@needs_all_relatives
+def test_modern_bert_is_as_large_as_bert(data):
+    found = planned(table=["modern_bert"])
+    parameters = next(
+        c for c in found.columns["modern_bert"] if c.title == "parameters"
+    )
+    bert, modern, _ = parameters.values
+    assert bert != modern and modern == pytest.approx(bert, rel=0.05)
+
+
 def test_the_masks_of_table_8_are_the_papers():
     shares = [
         tuple(

@@ -54,19 +54,19 @@ class MixedRecords(reading.Records):
         if rows_read:
             self.begun = np.array(rows_read, np.int64)
 
-    def schedule(self, seed: int) -> mixture.Schedule:
-        return mixture.Schedule(self.mixture.counts, seed)
+    def order(self, seed: int) -> mixture.SourceOrder:
+        return mixture.SourceOrder(self.mixture.counts, seed)
 
     def rows_before(self, row: int, seed: int) -> dict[str, int]:
         """How many rows of each source were read before this one of the run."""
-        before = self.begun + self.schedule(seed).before(row)
+        before = self.begun + self.order(seed).before(row)
         return dict(zip(self.sources, before.tolist(), strict=True))
 
     # --- Training --------------------------------------------------------------------
 
     def _batches(self, size, seed, first, part):
         # Every host reads all records, but parses only its own.
-        pattern = self.schedule(seed).pattern
+        pattern = self.order(seed).pattern
         pattern = np.tile(pattern, -(-_ROWS_AT_ONCE // len(pattern)))
         period, starts = len(pattern), np.arange(0, len(pattern), _ROWS_AT_ONCE)
         begun, place = divmod(first, period)
@@ -75,7 +75,7 @@ class MixedRecords(reading.Records):
         each = []
         for number, (name, data) in enumerate(self.sources.items()):
             counts = np.add.reduceat(pattern == number, starts, dtype=np.int64)
-            records = data.serialized(rows[name], _key(data, seed))
+            records = data.serialized_records(rows[name], _key(data, seed))
             each.append(records.rebatch(np.roll(counts, -entered)))
         # Records come sorted by source; this is where each of the order is then.
         order = [_places_in_sorted(x) for x in np.split(pattern, starts[1:])]
@@ -95,7 +95,7 @@ class MixedRecords(reading.Records):
         return pieces.map(mix).rebatch(size)
 
     def _more_features(self, seed):
-        pattern = self.schedule(seed).pattern
+        pattern = self.order(seed).pattern
         sources = tf.constant(np.array(self._numbers, np.int32)[pattern])
         return lambda numbers: {"source": tf.gather(sources, numbers % len(pattern))}
 
@@ -108,20 +108,20 @@ class MixedRecords(reading.Records):
             )
             for name, data in self.sources.items()
         ]
-        pattern = self.schedule(seed).pattern
+        pattern = self.order(seed).pattern
         order = pattern[np.arange(first, first + count) % len(pattern)]
         return [next(places[source]) for source in order.tolist()]
 
     # --- Evaluation ------------------------------------------------------------------
 
-    def _evaluated(self, most):
+    def _evaluation_counts(self, most):
         """How many records of each source an evaluation of at most so many reads."""
         totals = np.array([data.total for data in self.sources.values()])
         ends = np.cumsum(totals) * min(most, self.total) // self.total
         return np.diff(ends, prepend=0)
 
     def in_file_order(self, most):
-        counts = self._evaluated(most).tolist()
+        counts = self._evaluation_counts(most).tolist()
         each = [
             data.in_file_order(count).take(count)
             for data, count in zip(self.sources.values(), counts, strict=True)
@@ -129,7 +129,7 @@ class MixedRecords(reading.Records):
         return functools.reduce(tf.data.Dataset.concatenate, each)
 
     def _more_held_out_features(self, most):
-        ends = tf.constant(np.cumsum(self._evaluated(most)))
+        ends = tf.constant(np.cumsum(self._evaluation_counts(most)))
         sources = tf.constant(np.array([*self._numbers, 0], np.int32))
         return lambda numbers: {
             "source": tf.gather(sources, tf.searchsorted(ends, numbers, "right"))

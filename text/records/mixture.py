@@ -27,7 +27,7 @@ from text.records.record_set import RecordFile, RecordSet, split_weight
 LONGEST_PERIOD = 1 << 16
 
 
-class Schedule:
+class SourceOrder:
     """The sources of the rows of a run.
 
     Args:

@@ -296,9 +296,9 @@ class Records:
         if self.packed:
             share = self._sequence(seed, first).shard(part.hosts, part.host)
             return share.map(lambda file, number, x: x).batch(size)
-        return self._shuffled(seed, first, part).rebatch(size)
+        return self._shuffle(seed, first, part).rebatch(size)
 
-    def _shuffled(self, seed, first, part):
+    def _shuffle(self, seed, first, part):
         """Endless tensors of serialized records of plain files."""
         plain = self._blocks()
         return plain.order(
@@ -310,12 +310,12 @@ class Records:
             lanes=self.lanes,
         )
 
-    def serialized(self, first: int, seed: int) -> tf.data.Dataset:
+    def serialized_records(self, first: int, seed: int) -> tf.data.Dataset:
         """Endless serialized records in the order of training, string [any number]."""
         if self.packed:
             records = self._sequence(seed, first).map(lambda file, number, x: x)
             return records.batch(_OPEN_FILES)
-        return self._shuffled(seed, first, WHOLE)
+        return self._shuffle(seed, first, WHOLE)
 
     def _more_features(self, seed: int) -> Callable[[tf.Tensor], dict]:
         """Numbers of rows of the run, int64 [size] -> what is known of each by that."""

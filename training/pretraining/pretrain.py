@@ -8,7 +8,13 @@ import pkgutil
 
 import numpy as np
 
-from training.pretraining import dry_run, exports, pretraining_records, word_teacher
+from training.pretraining import (
+    dry_run,
+    exports,
+    objective_choice,
+    pretraining_records,
+    word_teacher,
+)
 from training.run import (
     capacity,
     checks,
@@ -45,7 +51,7 @@ def pretrain(flags: PretrainingOptions) -> None:
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
     place = model.flags_with_config.bert_config_file
-    pretraining_records.check_encoder(flags, records, config, place)
+    objective_choice.check_encoder(flags, records, config, place)
     if flags.keep_optimizer and not folder.steps:
         phases.check_continued(
             model.source, flags.num_train_steps, flags.num_decay_steps
@@ -69,7 +75,7 @@ def pretrain(flags: PretrainingOptions) -> None:
         log,
         folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=pretraining_records.mask_flags(
+        defaults=objective_choice.mask_flags(
             RowOptions(masking="dynamic").make_instances()
         )
         | {"mixture": None, "sources_sha256": None},
@@ -88,7 +94,7 @@ def _read(
     if flags.distill_from and flags.do_train:
         teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
         place = f"--distill_from={flags.distill_from}"
-        pretraining_records.check_encoder(flags, records, teacher.config, place)
+        objective_choice.check_encoder(flags, records, teacher.config, place)
         objective = teacher.distill(flags, model.config, objective)
     if mixtures.training:
         objective = BySource(objective, mixtures.names)
@@ -158,7 +164,7 @@ def _check_devices(flags: PretrainingOptions, config, state, replicas):
     """Refuses batches that cannot be divided or do not fit, and memory for several."""
     if state and replicas > 1:
         raise UserError(
-            f"{pretraining_records.memory_flag(flags, state)}: memory is for one device; "
+            f"{objective_choice.memory_flag(flags, state)}: memory is for one device; "
             "use --distribution=one, or leave the flag out"
         )
     if flags.do_train:
@@ -192,7 +198,7 @@ def _check_capacity(flags: PretrainingOptions, config, state, replicas):
         )
         if state:
             of_a_row = sum(map(math.prod, state.shapes(config).values()))
-            what = f"{what} with {pretraining_records.memory_flag(flags, state)}"
+            what = f"{what} with {objective_choice.memory_flag(flags, state)}"
             capacity.check(what, 4 * of_a_row * (size // replicas))
     if flags.do_eval or flags.eval_every_steps:
         size = flags.eval_batch_size
@@ -385,7 +391,7 @@ def _export(trainer, flags: PretrainingOptions, inputs: Inputs, log):
         config=inputs.config,
         max_seq_length=flags.max_seq_length,
         max_predictions_per_seq=flags.max_predictions_per_seq,
-        dtype=flags.export_dtype,
+        precision=flags.export_precision,
         formats=flags.export_formats,
     )
     kind = pkgutil.resolve_name(forms.FORMS[form].export)

@@ -16,7 +16,7 @@ from training.storage import loading
 from training.storage.source import Source
 from errors import UserError
 from modeling.optimizers.table import OptimizerSettings
-from text.records.mixture import Schedule, counts_in
+from text.records.mixture import SourceOrder, counts_in
 from training.run.position import STEP, Position
 
 _OF_SCHEDULE = (
@@ -138,7 +138,7 @@ def _find_place(position: Position, began: Mapping, settings: Mapping) -> None:
 
 def _rows_read(position, began, settings):
     """How many rows of each source of a mixture an earlier one has read."""
-    schedule = Schedule(counts_in(began["mixture"]), began["seed"])
+    schedule = SourceOrder(counts_in(began["mixture"]), began["seed"])
     read = schedule.before(position.next_batch * began["train_batch_size"])
     if position.rows_read:
         read += np.array(position.rows_read)

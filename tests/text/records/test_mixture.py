@@ -14,7 +14,7 @@ from errors import UserError
 from tests import tiers
 from text.records import framing, mixture, reading
 from text.records.mixed import MixedRecords
-from text.records.mixture import Mixture, Schedule
+from text.records.mixture import Mixture, SourceOrder
 from text.records.record_set import RecordSet
 from text.records.schema import Feature
 
@@ -75,7 +75,7 @@ def test_every_window_has_its_share_of_each_source(seed):
     """To less than a row from the beginning, so to less than two anywhere."""
     for weights in itertools.islice(shares_of_many(seed), 15):
         counts = mixture.counts_of_period([x / sum(weights) for x in weights])
-        schedule, period = Schedule(counts, seed), sum(counts)
+        schedule, period = SourceOrder(counts, seed), sum(counts)
         begun = np.zeros((period + 1, len(counts)), np.int64)
         begun[np.arange(period) + 1, schedule.pattern] = 1
         begun = np.cumsum(begun, axis=0)
@@ -102,7 +102,7 @@ def test_shares_are_exact_or_rounded_to_what_a_period_has():
 
 
 def test_ties_depend_on_the_seed():
-    orders = {tuple(Schedule((1,) * 5, seed).pattern) for seed in range(9)}
+    orders = {tuple(SourceOrder((1,) * 5, seed).pattern) for seed in range(9)}
     assert len(orders) > 5
 
 
@@ -215,10 +215,10 @@ def test_a_long_period_is_read_in_pieces(folder, monkeypatch):
     """Pieces may lack a source."""
     monkeypatch.setattr("text.records.mixed._ROWS_AT_ONCE", 32)
     data = opened("wiki*:0.5", "books*:0.4957", "code*:0.0043")
-    assert len(data.schedule(0).pattern) == 10_000
+    assert len(data.order(0).pattern) == 10_000
     read = rows(data.training(100, seed=3), 120)
     sources = [read[number][1] for number in range(12_000)]
-    assert sources == [*data.schedule(3).pattern, *data.schedule(3).pattern[:2000]]
+    assert sources == [*data.order(3).pattern, *data.order(3).pattern[:2000]]
     assert {read[n][0] // 100 == s for n, (_, s) in read.items()} == {True}
     resumed = rows(data.training(100, seed=3, first_batch=97), 10)
     assert resumed == {n: row for n, row in read.items() if 9700 <= n < 10_700}

@@ -141,6 +141,7 @@ class Options(FineTuningOptions):
         help="Also learn the first numbers of each vector as vectors, this many, such as "
         "64,128,256, so that it may be cut to these sizes.",
         at_least=1,
+        at_most=1 << 16,
         distinct=True,
         identity=True,
     )
@@ -176,6 +177,7 @@ class Options(FineTuningOptions):
         help="Cut vectors to their first numbers, this many, in evaluations, predictions "
         "and the export.",
         at_least=1,
+        at_most=1 << 16,
     )
 
     def __post_init__(self):

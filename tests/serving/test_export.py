@@ -413,7 +413,7 @@ def test_a_file_that_says_something_else_is_refused(copied, unloaded, monkeypatc
         return {"logits": np.zeros((len(batch["input_ids"]), 3))}
 
     monkeypatch.setattr(export, "_run", wrong)
-    monkeypatch.setattr(portable, "_onnx", lambda *converted: b"")
+    monkeypatch.setattr(portable, "_onnx", lambda *converted: lambda precision: b"")
     monkeypatch.setattr(portable, "check_installed", lambda formats: None)
     shutil.rmtree(copied / "output" / "export")
     with pytest.raises(UserError, match="the onnx file returns different logits"):

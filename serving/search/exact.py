@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-BLOCK_BYTES = 1 << 26  # of float32 vectors, or of scores
+BLOCK_BYTES = 1 << 24  # of float32 vectors, or of scores, which then stay in caches
 _QUERIES = 1024  # in one matrix product
 
 

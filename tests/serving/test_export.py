@@ -171,7 +171,8 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     written = json.loads((directory / "export.json").read_text())
     for one in (written, description):
         del one["checksum"], one["checksums"]
-    assert written == description | {"precision": "bfloat16"}
+    files = sorted([*description["files"], "precision.json"])
+    assert written == description | {"precision": "bfloat16", "files": files}
     loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
     graph = loaded.signatures["serving_default"].graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]

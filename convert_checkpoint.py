@@ -134,6 +134,8 @@ class Options(TokenizerOptions):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.show and self.compare_with:
+            raise UserError("--show and --compare_with: pass one of them")
         if not (self.show or self.compare_with or self.output_dir):
             raise UserError(
                 "nothing to do; pass --show, --compare_with or --output_dir"

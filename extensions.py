@@ -65,7 +65,8 @@ def rows(table: str, core: Collection[str]) -> dict:
     Args:
         core: the keys of the core's own rows.
     Raises:
-        ValueError: two have the same key, and one would silently be lost.
+        SystemExit: two have the same key, and one would silently be lost. Scripts read
+            tables before they can catch an error, so this is its message.
     """
     found = {}
     for extension in _extensions():
@@ -75,10 +76,10 @@ def rows(table: str, core: Collection[str]) -> dict:
             (found, "two extensions"),
         ):
             if both := own.keys() & set(others):
-                raise ValueError(
-                    f"{who} have rows of {table} for {', '.join(sorted(both))}; rename "
-                    "the extension's, or remove its line from family/__init__.py (if it "
-                    "is installed, its package)"
+                sys.exit(
+                    f"{sys.argv[0]}: {who} have rows of {table} for "
+                    f"{', '.join(sorted(both))}; rename the extension's, or remove its "
+                    "line from family/__init__.py (if it is installed, its package)"
                 )
         found |= own
     return found

@@ -2,11 +2,11 @@
 
 python -m benchmarks.input --records=1000000
 
-Stages include those before them: records in shuffled order, batches parsed and checked,
-batches inside the compiled function that runs the updates. Masks drawn in training are
-measured alone, because the device draws them, within the update. "A core" is records for
-each second of processor time, which a busy machine hardly changes; "all cores" is wall
-clock, in one process.
+Stages include those before them: records in shuffled order, batches parsed and checked, the
+same from a mixture of three sources, batches inside the compiled function that runs the
+updates. Masks drawn in training are measured alone, because the device draws them, within
+the update. "A core" is records for each second of processor time, which a busy machine
+hardly changes; "all cores" is wall clock, in one process.
 """
 
 import dataclasses
@@ -25,6 +25,8 @@ from modeling.masks.draw_masks import DrawMasks
 from text.instances.masking import prediction_counts
 from text.instances.table import RowOptions
 from text.records import blocks, reading
+from text.records.mixed import MixedRecords
+from text.records.mixture import Mixture
 from text.records.record_set import RecordSet
 
 _KINDS = {
@@ -48,7 +50,14 @@ class Options(options.Group):
     )
 
 
-def stages(data: reading.Records, batch_size: int) -> dict:
+def mixed_of(data: reading.Records, schema: reading.Schema) -> MixedRecords:
+    """The same records as three sources, 5, 2 and 1 of the 8 files, in other shares."""
+    files = [data.files[:5], data.files[5:7], data.files[7:]]
+    sources = Mixture(["wiki", "books", "code"], files, [7, 2, 1])
+    return MixedRecords(sources, sources.names, schema, _SIZES)
+
+
+def stages(data: reading.Records, schema: reading.Schema, batch_size: int) -> dict:
     """Name -> a function that takes so many batches."""
 
     def taking(dataset):
@@ -63,6 +72,7 @@ def stages(data: reading.Records, batch_size: int) -> dict:
     columns = [(f.path, f.offsets, f.total) for f in data.files]
     plain = blocks.Blocks(*zip(*columns, strict=True))
     order = plain.order(plain.reader(), seed=1).rebatch(batch_size)
+    mixed = mixed_of(data, schema)
     in_updates = distribution.distribute(
         distribution.make("one"),
         lambda part: data.training(batch_size, seed=1, part=part),
@@ -78,6 +88,7 @@ def stages(data: reading.Records, batch_size: int) -> dict:
     return {
         "shuffled records": taking(order.with_options(reading.options())),
         "parsed batches": taking(data.training(batch_size, seed=1)),
+        "parsed batches, mixed": taking(mixed.training(batch_size, seed=1)),
         "in the updates": lambda count: update(tf.constant(count)).numpy(),
     }
 
@@ -162,8 +173,9 @@ def main(chosen: Options) -> None:
                     f"{count:,} records of {length} tokens, {kind}: {size / 1e6:.0f} MB, "
                     f"written in {seconds:.0f} s"
                 )
-                data = reading.Records(files, rows.make_instances().schema(), _SIZES)
-                works = stages(data, chosen.batch_size)
+                schema = rows.make_instances().schema()
+                data = reading.Records(files, schema, _SIZES)
+                works = stages(data, schema, chosen.batch_size)
                 if flags:
                     works[_MASKS] = masks(rows, chosen.batch_size)
                 measure(works, chosen, length)

@@ -85,7 +85,7 @@ def refuse(
 
 
 def check_output(path: str, read: Iterable[str | None]) -> None:
-    """Refuses now an --output_file that would fail at the end, or replace what is read."""
+    """Refuses now a file to write that would fail at the end, or replace what is read."""
     sources.refuse_remote(path)
     if os.path.isdir(path):
         raise UserError(f"{path}: is a folder; name a file in it")
@@ -93,8 +93,7 @@ def check_output(path: str, read: Iterable[str | None]) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(
-            f"{path}: there is no folder {folder}; create it, or choose another "
-            "--output_file"
+            f"{path}: there is no folder {folder}; create it, or name a file in another"
         )
 
 

@@ -1,19 +1,39 @@
 """The part of attention whose tensors have a number for each pair of positions.
 
-At 512 tokens, these would be most of what a training keeps for its gradients.
+At 512 tokens, these would be most of what a training keeps for its gradients. Much longer
+rows are read in blocks.
 """
 
 from collections.abc import Callable
 
 from keras import ops
 
-from modeling import fusion, layers
+from modeling import block_attention, fusion, layers
 
 _FEWEST = 128  # positions; with fewer, another product costs more than it saves
 
 
+def documents(inputs):
+    """int32 [b, s]: the number of each token's document, ascending; None if a row is one.
+
+    Args:
+        inputs: those of an encoder; see `Encoder.call`.
+    """
+    if (positions := inputs.get("position_ids")) is None:
+        return None
+    return ops.cumsum(ops.cast(positions == 0, "int32"), axis=1)
+
+
 def attend(
-    query, key, value, *biases, bias_scores: Callable, rate: float, dropouts: Callable
+    query,
+    key,
+    value,
+    *biases,
+    bias_scores: Callable,
+    rate: float,
+    dropouts: Callable,
+    seen: block_attention.Seen | None = None,
+    direction: str = "both",
 ):
     """[b, s, n * d]: the mean of the values by the softmax of what each query gives.
 
@@ -26,6 +46,8 @@ def attend(
             reads no other tensors that have gradients.
         rate: of dropout of the probabilities.
         dropouts: makes the key of their dropout, as `layers.Dropouts` does.
+        seen, direction: if given, rows are read in blocks, and `bias_scores` is not
+            called; see `block_attention.attend`.
     """
     words = dropouts.key(rate)
 
@@ -35,7 +57,13 @@ def attend(
         probs = layers.fused_dropout(ops.cast(probs, value.dtype), rate, *words)
         return ops.matmul(probs, value)
 
-    context = of_pairs(of_heads, query, key, value, *biases)
+    if seen is None:
+        context = of_pairs(of_heads, query, key, value, *biases)
+    else:
+        key = ops.swapaxes(key, -1, -2)
+        context = block_attention.attend(
+            query, key, value, seen, direction, rate, words
+        )
     batch, heads, length, size = ops.shape(context)
     context = ops.transpose(context, (0, 2, 1, 3))
     return ops.reshape(context, (batch, length, heads * size))

@@ -105,7 +105,9 @@ def mean(total, weight):
     return total / (weight + 1e-5)
 
 
-def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
+def vocabulary_cross_entropy(
+    hidden, table, bias, labels, weights, each_row: bool = False
+) -> tuple:
     """Cross entropy over a vocabulary of many rows, without keeping their logits.
 
     They are computed in parts of LOGIT_BYTES. Within `custom_gradients.use_gradients`, so
@@ -118,6 +120,7 @@ def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
         bias: float32 tensor [vocab_size].
         labels: int tensor [rows].
         weights: float32 tensor [rows], known without the network.
+        each_row: also return what each row adds to the first sum, float32 [rows].
     Returns:
         two float32 scalars: the weighted sum of -log p(label), and the weighted count of
         labels with the highest logit. Only the first has a gradient.
@@ -125,11 +128,12 @@ def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
 
     def of_part(logits, labels, weights):
         probs = ops.softmax(logits)
-        loss = ops.sum(_entropy(logits, probs, labels) * weights)
+        of_rows = _entropy(logits, probs, labels) * weights
         correct, _ = accuracy(logits, labels, weights)
-        return (loss, correct), lambda: _cross_entropy_gradient(probs, labels, weights)
+        sums = ops.sum(of_rows), correct, *([of_rows] if each_row else [])
+        return sums, lambda: _cross_entropy_gradient(probs, labels, weights)
 
-    return in_parts(hidden, table, bias, (labels, weights), of_part)
+    return in_parts(hidden, table, bias, (labels, weights), of_part, each_row=each_row)
 
 
 def vocabulary_cross_entropy_with_z_loss(
@@ -163,7 +167,13 @@ def vocabulary_cross_entropy_with_z_loss(
 
 
 def in_parts(
-    hidden, table, bias, of_rows: Sequence, of_part: Callable, number: int = 2
+    hidden,
+    table,
+    bias,
+    of_rows: Sequence,
+    of_part: Callable,
+    number: int = 2,
+    each_row: bool = False,
 ) -> tuple:
     """Sums over rows of logits; only LOGIT_BYTES of them exist at a time.
 
@@ -177,30 +187,42 @@ def in_parts(
         of_part: maps logits [some, vocab_size] and the same rows of these tensors to
             float32 scalars, and to the function of the first one's gradient by the logits.
         number: how many scalars there are.
+        each_row: whether `of_part` gives a value of each row behind the scalars.
     Returns:
-        that many float32 scalars. Only the first has a gradient.
+        that many float32 scalars, and the values, float32 [rows]. Only the first has a
+        gradient.
     """
 
     with_gradient = custom_gradients.are_written_out()
 
     @custom_gradients.with_gradient
     def compute(hidden, table, *bias):
-        sums, gradients = _each_part(
-            hidden, table, bias, of_rows, of_part, number, with_gradient=with_gradient
+        sums, values, gradients = _each_part(
+            hidden,
+            table,
+            bias,
+            of_rows,
+            of_part,
+            number,
+            each_row=each_row,
+            with_gradient=with_gradient,
         )
+        results = *(sums[i] for i in range(number)), *values
 
         def gradient(*upstream):
             # One for each result; JAX passes them as one tuple.
-            of_loss, *_ = upstream if len(upstream) == number else upstream[0]
+            of_loss, *_ = upstream if len(upstream) == len(results) else upstream[0]
             return tuple(x * ops.cast(of_loss, x.dtype) for x in gradients)
 
-        return tuple(sums[i] for i in range(number)), gradient
+        return results, gradient
 
     return compute(hidden, table, *([] if bias is None else [bias]))
 
 
-def _each_part(hidden, table, bias, of_rows, of_part, num_sums, with_gradient):
-    """The sums; and the gradient of the first by hidden, table and, if any, the bias."""
+def _each_part(hidden, table, bias, by_row, of_part, num_sums, each_row, with_gradient):
+    """The sums, the values of rows, if any, and the gradient of the first sum by hidden,
+    table and, if any, the bias.
+    """
     number = ops.shape(hidden)[0]  # a tensor if it varies by batch
     rows = max(1, LOGIT_BYTES // (4 * table.shape[0]))
     if hidden.shape[0] is not None:
@@ -212,17 +234,22 @@ def _each_part(hidden, table, bias, of_rows, of_part, num_sums, with_gradient):
         missing = [(0, parts * rows - number)] + [(0, 0)] * (len(x.shape) - 1)
         return ops.reshape(ops.pad(x, missing), (parts, rows, *x.shape[1:]))
 
-    hidden_parts, *of_parts = map(split, (hidden, *of_rows))
+    hidden_parts, *of_parts = map(split, (hidden, *by_row))
     factor = ops.cast(table, hidden.dtype)
     transposed = ops.transpose(factor)
 
-    def step(part, sums, *gradients):
+    def step(part, sums, *others):
+        of_rows, gradients = others[:each_row], others[each_row:]
         some = hidden_parts[part]
         logits = ops.cast(ops.matmul(some, transposed), "float32")
         for values in bias:
             logits += values
         part_sums, by_logits = of_part(logits, *(x[part] for x in of_parts))
-        sums += ops.stack(part_sums)
+        sums += ops.stack(part_sums[:num_sums])
+        of_rows = [
+            ops.slice_update(x, (part, 0), more[None])
+            for x, more in zip(of_rows, part_sums[num_sums:], strict=True)
+        ]
         if with_gradient:
             of_hidden, of_table, *of_bias = gradients
             change = by_logits()
@@ -236,16 +263,19 @@ def _each_part(hidden, table, bias, of_rows, of_part, num_sums, with_gradient):
         # next number is therefore known only when this part is done.
         last = gradients[1][0, 0] if with_gradient else sums[0]
         next_part = part + 1 + ops.cast(last < -float("inf"), "int32")
-        return next_part, sums, *gradients
+        return next_part, sums, *of_rows, *gradients
 
     state = [ops.zeros((), "int32"), ops.zeros(num_sums)]
+    state += [ops.zeros((parts, rows))] * each_row
     if with_gradient:
         state += [
             ops.zeros_like(hidden_parts),
             *(ops.zeros(x.shape) for x in (table, *bias)),
         ]
-    _, sums, *gradients = ops.while_loop(lambda part, *_: part < parts, step, state)
+    _, sums, *others = ops.while_loop(lambda part, *_: part < parts, step, state)
+    values = [ops.reshape(x, (parts * rows,))[:number] for x in others[:each_row]]
+    gradients = others[each_row:]
     if with_gradient:
         flat = ops.reshape(gradients[0], (parts * rows, hidden.shape[1]))
         gradients[0] = flat[:number]
-    return sums, gradients
+    return sums, values, gradients

@@ -66,6 +66,12 @@ def states(seed, purposes) -> list[tuple]:
     return list(zip(ops.unstack(first), ops.unstack(second), strict=True))
 
 
+def part(state: tuple, number) -> tuple:
+    """The state of a numbered part of what a state is for; an int or an int32 scalar."""
+    step = _wrap(ops.multiply(ops.cast(number, "uint32"), _word(_STRIDE)))
+    return tuple(_hash(_wrap(ops.add(word, step))) for word in state)
+
+
 def words(state: tuple, shape):
     """Draws 32 random bits for each place of a tensor of this shape: uint32.
 

@@ -9,6 +9,7 @@ An export is a folder that appears when it is complete:
     tensors/1     SavedModel of the network alone; serving_default: same as tensors;
                   examples
     model.onnx, model.tflite    the network, if requested
+    precision.json    what an export of fewer bits than float32 changes
 
 Both SavedModels are laid out for TensorFlow Serving, and use only core TensorFlow
 operations. A tokenizer may need other `libraries`, which export.json names. Before the
@@ -39,12 +40,16 @@ from files import anywhere, hub
 from modeling.architectures.config import EncoderConfig
 from serving import (
     checksums,
+    comparison,
     export_folder,
     forms,
     portable,
     predictor,
+    quantized,
+    runtimes,
     warm_up,
 )
+from serving.comparison import ComparedRows
 from serving.predictor import TENSORS, TEXT
 from text.graphs.lookup import graph_of, libraries_of
 from text.records import encoding
@@ -58,7 +63,7 @@ _LOADERS = {
     "session": "once loaded as TensorFlow Serving does, it",
 }
 # How much numbers may differ.
-_TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}
+_TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}  # by policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +71,9 @@ class Product:
     """A network to export, and the answers it must give.
 
     Attributes:
-        model: a layer from a dict of int32 tensors to a dict of float32 tensors.
-        dtype: its policy, "float32" or "mixed_bfloat16".
+        model: from a dict of int32 tensors to a dict of float32 tensors; a layer, or
+            `quantized.Quantized`.
+        precision: of its weights; one of `portable.PRECISIONS`.
         config: its architecture.
         tokenizer: the tokenizer of its training rows.
         layout: of the rows that the network takes.
@@ -80,10 +86,12 @@ class Product:
         requests, answers: requests for the final check, and their expected answers.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
         formats: further formats in which to write the network; from `portable.FORMATS`.
+        reference: the same in float32, and what the model is held to; both are needed for
+            another precision, and None for float32.
     """
 
     model: Callable
-    dtype: str
+    precision: str
     config: EncoderConfig
     tokenizer: Tokenizer
     layout: Layout
@@ -99,17 +107,33 @@ class Product:
         default_factory=dict
     )
     formats: Sequence[str] = ()
+    reference: Callable | None = None
+    compared: ComparedRows | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """How much numbers may differ that should be the same, relative to the largest."""
+        return _TOLERANCE[quantized.POLICIES[self.precision]]
 
 
-def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray]):
-    """A new network on the CPU with these weights, matched by path."""
+def make_model(
+    make: Callable[[], keras.Layer],
+    weights: Mapping[str, keras.Variable | np.ndarray],
+    precision: str = "float32",
+) -> keras.Layer | quantized.Quantized:
+    """A new network on the CPU with these weights, matched by path.
+
+    Args:
+        make: makes it, of the policy that belongs to the precision.
+        precision: one of `portable.PRECISIONS`.
+    """
     with tf.device("CPU"):
         model = make()
         for variable in model.weights:
             value = weights[variable.path]
             is_array = isinstance(value, np.ndarray)
             variable.assign(value if is_array else value.numpy())
-    return model
+    return model if precision == "float32" else quantized.Quantized(model, precision)
 
 
 def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> dict:
@@ -131,7 +155,10 @@ def make_served(product: Product, source: str) -> predictor.Served:
     with tempfile.TemporaryDirectory() as scratch, tf.device("CPU"):
         tokenizer = graph_of(product.tokenizer, scratch)
         serve = _text_signature(
-            product.serve, tokenizer, _network(product), product.inputs
+            product.serve,
+            tokenizer,
+            _network(product.model, product.layout),
+            product.inputs,
         )
     return predictor.Served(_description(product), serve, source)
 
@@ -154,14 +181,7 @@ def save(output_dir: str, product: Product, card: str) -> str:
         _write_warm_up(product, directory)
         print("loading the export in another process to check it", flush=True)
         _check(product, directory)
-        for name in product.formats:
-            print(f"converting the network to {name} and checking it", flush=True)
-            network = os.path.join(directory, TENSORS)
-            with _quiet():
-                outputs = portable.write(name, network, directory, product.batch)
-            _compare_arrays(
-                f"the {name} file returns different", product.outputs, outputs
-            )
+        _convert(product, directory)
         checksum = export_folder.write_card(directory, final, card)
         _describe(product, directory, checksum)
     return final
@@ -173,7 +193,7 @@ def save(output_dir: str, product: Product, card: str) -> str:
 def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = graph_of(product.tokenizer, scratch)
-        network = _network(product)
+        network = _network(product.model, product.layout)
         more = {name: function for name, (function, _) in product.more.items()}
         served = {"serving_default": product.serve, **more}
         signatures = {
@@ -185,6 +205,51 @@ def _write(product: Product, directory: str) -> None:
         _save_model(product.model, network, os.path.join(directory, TENSORS))
         text = os.path.join(directory, TEXT)
         _save_model(product.model, signatures, text, tokenizer=tokenizer)
+
+
+def _convert(product: Product, directory: str) -> None:
+    """Writes the network in further formats, and what fewer bits change in all."""
+    if product.reference is None:
+        for name in product.formats:
+            print(f"converting the network to {name} and checking it", flush=True)
+            source = os.path.join(directory, TENSORS)
+            folders = {"float32": directory}
+            [file] = _portable(name, source, product, folders).values()
+            outputs = _run(name, file, product.batch)
+            _compare_arrays(
+                f"the {name} file returns different", product.outputs, outputs
+            )
+        return
+    print(f"comparing {product.precision} with float32", flush=True)
+    rows = product.compared.batch
+    with tempfile.TemporaryDirectory() as scratch:
+        source = os.path.join(scratch, TENSORS)
+        network = _network(product.reference, product.layout)
+        _save_model(product.reference, network, source)
+        small, outputs = os.path.join(directory, TENSORS), predict(product.model, rows)
+        made = {"saved_model": comparison.Conversion(source, small, outputs)}
+        for name in product.formats:
+            print(f"converting the network to {name} and checking it", flush=True)
+            folders = {"float32": scratch, product.precision: directory}
+            before, after = _portable(name, source, product, folders).values()
+            made[name] = comparison.Conversion(before, after, _run(name, after, rows))
+        report = comparison.report(product.precision, product.compared, made)
+    comparison.write(directory, report)
+
+
+def _portable(name, source, product, folders) -> dict[str, str]:
+    with _quiet():
+        return portable.write(name, source, product.batch, folders)
+
+
+def _run(name, file, batch, size: int = 8) -> dict:
+    """The outputs of a converted network, `size` rows at a time."""
+    run = runtimes.open_file(name, file)
+    parts = [
+        run({k: v[first : first + size] for k, v in batch.items()})
+        for first in range(0, len(batch["input_ids"]), size)
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _write_warm_up(product: Product, directory: str) -> None:
@@ -223,11 +288,19 @@ def _describe(product: Product, directory: str, card: str) -> None:
 
 def _save_model(model, signatures, path, **parts):
     module = tf.Module()
-    # Explicitly, because a Keras layer does not expose all of its variables to tf.Module.
-    module.weights = [variable.value for variable in model.weights]
+    is_quantized = isinstance(model, quantized.Quantized)
+    if is_quantized:
+        module.weights, module.unpack = model.saved, model.unpack
+    else:
+        # Explicitly: a Keras layer does not expose all of its variables to tf.Module.
+        module.weights = [variable.value for variable in model.weights]
     for name, part in parts.items():
         setattr(module, name, part)
-    with anywhere.access(path), _quiet():
+    with (
+        anywhere.access(path),
+        _quiet(),
+        model.empty() if is_quantized else contextlib.nullcontext(),
+    ):
         tf.saved_model.save(module, path, signatures=signatures)
 
 
@@ -261,9 +334,8 @@ def _text_signature(function, tokenizer, network, inputs):
     return tf.function(call, autograph=False).get_concrete_function(**specs)
 
 
-def _network(product: Product) -> dict:
+def _network(model: Callable, layout: Layout) -> dict:
     """The signatures of the network alone, which is traced once, for all signatures."""
-    layout = product.layout
     fields = layout.fields
     specs = {
         name: tf.TensorSpec([None] * (1 + len(field.shape)), tf.int32, name)
@@ -271,7 +343,7 @@ def _network(product: Product) -> dict:
     }
 
     def of_tensors(**batch):
-        return product.model(batch)
+        return model(batch)
 
     traced = tf.function(of_tensors, autograph=False).get_concrete_function(**specs)
 
@@ -308,7 +380,7 @@ def _description(product: Product) -> dict:
         "max_seq_length": product.layout.max_seq_length,
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
-        "dtype": product.dtype,
+        "precision": product.precision,
         "architecture": product.config.architecture,
         "bert_config": dataclasses.asdict(product.config),
         "versions": {
@@ -334,7 +406,7 @@ def _check(product: Product, directory: str) -> None:
                 _check_answers(how, product, outputs)
             else:
                 what = f"{how} returns different"
-                _compare_arrays(what, expected, outputs, product.dtype)
+                _compare_arrays(what, expected, outputs, product.tolerance)
 
 
 def _calls(product):
@@ -358,7 +430,7 @@ def _calls(product):
 
 
 def _check_answers(how, product, outputs):
-    if product.dtype != "float32":
+    if quantized.POLICIES[product.precision] != "float32":
         return  # rounding may change a near tie
     answers = forms.answers(product.form, outputs, product.requests)
     for request, here, there in zip(
@@ -367,7 +439,7 @@ def _check_answers(how, product, outputs):
         _compare_answers(how, request, here, there)
 
 
-def _compare_arrays(what, expected, actual, dtype="float32"):
+def _compare_arrays(what, expected, actual, tolerance=_TOLERANCE["float32"]):
     for name, values in expected.items():
         if values.shape != actual[name].shape:
             raise UserError(
@@ -375,7 +447,7 @@ def _compare_arrays(what, expected, actual, dtype="float32"):
                 f"instead of {values.shape}; please report it"
             )
         # Relative to the largest: rounding errors grow with the values that are summed.
-        most = _TOLERANCE[dtype] * max(1.0, np.abs(values).max(initial=0.0))
+        most = tolerance * max(1.0, np.abs(values).max(initial=0.0))
         difference = np.abs(values - actual[name]).max(initial=0.0)
         if not difference <= most:
             raise UserError(

@@ -15,20 +15,53 @@ class Form(NamedTuple):
     Attributes:
         answer: (an output's row by name, the request) -> the JSON answer; strings are UTF-8
             bytes, and lists of the request tell how much of a padded row to use.
-        names: the names in an answer.
+        schemas: the JSON Schema of each value in an answer, by name.
         task: what hubs call the task.
         purpose: what such a model does, in words.
         faults: (name, texts) -> what is wrong with a list of a request, for a person.
         export: "module:class" of the `TextExport` that answers so with a network of
             pre-training; None if only fine-tuned models do.
+        verdicts: (answer) -> what it decides: labels, of a closed set, and their
+            probabilities if it has them; None if it decides nothing of the kind.
     """
 
     answer: Callable[[Mapping, Mapping], dict]
-    names: tuple[str, ...]
+    schemas: Mapping[str, Mapping]
     task: str
     purpose: str
     faults: Callable[[str, Sequence[str]], Iterator[str]] | None = None
     export: str | None = None
+    verdicts: Callable[[Mapping], Iterator[tuple[str, float | None]]] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in an answer."""
+        return tuple(self.schemas)
+
+
+# JSON Schemas of values; positions are whole numbers from 0 on.
+TEXT = {"type": "string"}
+NUMBER = {"type": "number"}
+POSITION = {"type": "integer", "minimum": 0}
+PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
+
+
+def list_of(schema: Mapping) -> dict:
+    """The schema of a list."""
+    return {"type": "array", "items": schema}
+
+
+def by_name(schema: Mapping) -> dict:
+    """The schema of an object with any names."""
+    return {"type": "object", "additionalProperties": schema}
+
+
+def object_of(**schemas: Mapping) -> dict:
+    """The schema of an object with these names."""
+    return {"type": "object", "properties": schemas, "required": list(schemas)}
+
+
+TOKENS = list_of(object_of(token=TEXT, probability=PROBABILITY))  # of `tokens_of`
 
 
 def tokens_of(tokens: np.ndarray, probabilities: np.ndarray) -> list[dict]:

@@ -5,12 +5,26 @@ Every export serves one form. Loads only NumPy.
 To add a form, add a row to FORMS, or to the `forms` of an extension.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 import extensions
-from serving.form import Form, number_of, numbers_of, text_of, tokens_of
+from serving.form import (
+    NUMBER,
+    POSITION,
+    PROBABILITY,
+    TEXT,
+    TOKENS,
+    Form,
+    by_name,
+    list_of,
+    number_of,
+    numbers_of,
+    object_of,
+    text_of,
+    tokens_of,
+)
 
 RARE = ("probability", "score", "null_odds")  # only from some models
 
@@ -32,6 +46,12 @@ def answers(
     ]
 
 
+def verdicts(form: str, answer: Mapping) -> Iterable[tuple[str, float | None]]:
+    """What an answer decides; see `Form.verdicts`."""
+    decide = FORMS[form].verdicts
+    return decide(answer) if decide else ()
+
+
 def _label(row, request):
     return {
         "predicted": text_of(row["predicted"]),
@@ -48,6 +68,10 @@ def _labels(row, request):
 
 def _number(row, request):
     return {"predicted": number_of(row["predicted"])}
+
+
+def _vector(row, request):
+    return {"vector": numbers_of(row["vector"])}
 
 
 def _choice(row, request):
@@ -98,6 +122,27 @@ def _masks(row, request):
     return {"masks": [mask for mask in masks if mask]}
 
 
+def _verdict_of_label(answer):
+    yield answer["predicted"], answer["probabilities"][answer["predicted"]]
+
+
+def _verdicts_of_labels(answer):
+    for label in answer["predicted"]:
+        yield label, answer["probabilities"][label]
+
+
+def _verdict_of_choice(answer):
+    yield f"number {answer['predicted'] + 1}", max(answer["probabilities"])
+
+
+def _verdict_of_span(answer):
+    yield "an answer" if answer["answer"] else "no answer", answer.get("probability")
+
+
+def _verdicts_of_words(answer):
+    return zip(answer["tags"], answer["probabilities"], strict=True)
+
+
 def _faults_of_choices(name, texts):
     if not texts:
         yield f"{name} is empty: nothing to choose from"
@@ -116,36 +161,72 @@ def _list_size(request):
     return size
 
 
-_PREDICTED = ("predicted", "probabilities")
+_PROBABILITIES = {"probabilities": by_name(PROBABILITY)}
+_WORD_TAGS = {"tags": list_of(TEXT), "probabilities": list_of(PROBABILITY)}
+_ENTITY = object_of(text=TEXT, type=TEXT, start=POSITION, stop=POSITION)
 FORMS = {
-    "label": Form(_label, _PREDICTED, "text-classification", "classifies texts"),
-    "labels": Form(_labels, _PREDICTED, "text-classification", "classifies texts"),
-    "number": Form(_number, ("predicted",), "text-classification", "scores texts"),
+    "label": Form(
+        _label,
+        {"predicted": TEXT, **_PROBABILITIES},
+        "text-classification",
+        "classifies texts",
+        verdicts=_verdict_of_label,
+    ),
+    "labels": Form(
+        _labels,
+        {"predicted": list_of(TEXT), **_PROBABILITIES},
+        "text-classification",
+        "classifies texts",
+        verdicts=_verdicts_of_labels,
+    ),
+    "number": Form(
+        _number, {"predicted": NUMBER}, "text-classification", "scores texts"
+    ),
+    "vector": Form(
+        _vector,
+        {"vector": list_of(NUMBER)},
+        "feature-extraction",
+        "turns texts into vectors",
+    ),
     "choice": Form(
         _choice,
-        _PREDICTED,
+        {"predicted": POSITION, "probabilities": list_of(PROBABILITY)},
         "multiple-choice",
         "chooses one of several texts",
         faults=_faults_of_choices,
+        verdicts=_verdict_of_choice,
     ),
     "span": Form(
         _span,
-        ("answer", "start", "end", *RARE),
+        {
+            "answer": TEXT,
+            "start": POSITION,
+            "end": POSITION,
+            "probability": PROBABILITY,
+            "score": NUMBER,
+            "null_odds": NUMBER,
+        },
         "question-answering",
         "answers questions about a text",
+        verdicts=_verdict_of_span,
     ),
     "tags": Form(
         _tags,
-        ("tags", "probabilities", "entities"),
+        {**_WORD_TAGS, "entities": list_of(_ENTITY)},
         "token-classification",
         "tags words",
+        verdicts=_verdicts_of_words,
     ),
     "word_tags": Form(
-        _word_tags, ("tags", "probabilities"), "token-classification", "tags words"
+        _word_tags,
+        _WORD_TAGS,
+        "token-classification",
+        "tags words",
+        verdicts=_verdicts_of_words,
     ),
     "masks": Form(
         _masks,
-        ("masks",),
+        {"masks": list_of(TOKENS)},
         "fill-mask",
         "fills in masked words",
         export="training.pretraining.exports:MasksExport",

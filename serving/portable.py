@@ -1,34 +1,65 @@
-"""Converts the network of an export to ONNX and LiteRT, each checked by its own runtime.
+"""Converts the network of an export to ONNX and LiteRT, in one of several precisions.
 
 It loads TensorFlow when it converts, so that --help can list the formats at once.
 """
 
-import contextlib
 import importlib
 import logging
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from errors import UserError
 
-_NEEDED = {"onnx": ("tf2onnx", "onnxruntime"), "litert": ("ai_edge_litert",)}
-FORMATS = tuple(_NEEDED)
+
+class _Format(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        modules: what writes and runs it.
+        file: its name.
+        precisions: what it has.
+    """
+
+    modules: tuple[str, ...]
+    file: str
+    precisions: tuple[str, ...]
 
 
-def check_known(formats: list[str]) -> None:
-    """Refuses an unknown format."""
+PRECISIONS = ("float32", "bfloat16", "float16", "int8")  # of a SavedModel
+_FORMATS = {
+    "onnx": _Format(
+        ("tf2onnx", "onnxruntime"), "model.onnx", ("float32", "float16", "int8")
+    ),
+    "litert": _Format(
+        ("ai_edge_litert",), "model.tflite", ("float32", "float16", "int8")
+    ),
+}
+FORMATS = tuple(_FORMATS)
+_LARGE = 1024  # numbers; fewer are kept in float32
+
+
+def check_known(formats: list[str], precision: str) -> None:
+    """Refuses an unknown format, and one that lacks a precision."""
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--export_formats={name}: not one of {', '.join(FORMATS)}")
+        precisions = _FORMATS[name].precisions
+        if precision not in precisions:
+            raise UserError(
+                f"--export_precision={precision}: {name} does not have it, only "
+                f"{', '.join(precisions)}; choose one of these, or leave {name} out of "
+                "--export_formats"
+            )
 
 
 def check_installed(formats: list[str]) -> None:
     """Refuses a format if the packages that write and run it are not installed."""
     for name in formats:
-        for module in _NEEDED[name]:
+        for module in _FORMATS[name].modules:
             try:
                 importlib.import_module(module)
             except ImportError as error:
@@ -41,38 +72,45 @@ def check_installed(formats: list[str]) -> None:
 def write(
     name: str,
     saved_model: str,
-    directory: str,
     batch: Mapping[str, np.ndarray],
-) -> dict[str, np.ndarray]:
-    """Converts a network, and returns the file's outputs for a batch.
+    folders: Mapping[str, str],
+) -> dict[str, str]:
+    """Converts a network once, and writes it in several precisions.
 
     model.onnx takes any number of rows and tokens; model.tflite takes one row, as long as
     those of the batch.
 
     Args:
         name: one of FORMATS.
-        saved_model: the folder of the network alone.
+        saved_model: the folder of the network alone, in float32.
         batch: int32 arrays.
+        folders: where to write each precision, which the format has. float16: of weights,
+            which are multiplied in float32. int8: of weights and, where they are
+            multiplied, of what they are multiplied by, which is scaled as it comes, so
+            that nothing needs calibration.
+    Returns:
+        the file of each precision.
     """
     import tensorflow as tf
 
     loaded = tf.saved_model.load(saved_model)
     serve = loaded.signatures["serving_default"]
-    make = {"onnx": _onnx, "litert": _litert}[name]
-    content, run = make(serve, loaded, batch)
-    file = os.path.join(
-        directory, {"onnx": "model.onnx", "litert": "model.tflite"}[name]
-    )
-    with tf.io.gfile.GFile(file, "wb") as opened:
-        opened.write(content)
-    return run(batch)
+    make = {"onnx": _onnx, "litert": _litert}[name](serve, loaded, batch)
+    files = {}
+    for precision, folder in folders.items():
+        files[precision] = os.path.join(folder, _FORMATS[name].file)
+        with tf.io.gfile.GFile(files[precision], "wb") as opened:
+            opened.write(make(precision))
+    return files
 
 
-def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
-    import onnxruntime
+def _onnx(serve, loaded, batch) -> Callable[[str], bytes]:
     import tensorflow as tf
     import tf2onnx
+    from tf2onnx import optimizer
 
+    # It removes a reshape whose sizes the next one keeps, as after a layer without a bias.
+    optimizer._optimizers.pop("remove_back_to_back", None)
     logging.getLogger("tf2onnx").setLevel("ERROR")
     # It warns of its own temporary tables; export.py sets the level back.
     tf.get_logger().setLevel("ERROR")
@@ -88,12 +126,50 @@ def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
         tf.function(call, autograph=False), input_signature=specs, opset=18
     )
     _name_axes(model.graph, batch, serve(**_tensors(batch)))
-    content = model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return content, lambda batch: dict(
-        zip(names, session.run(names, dict(batch)), strict=True)
-    )
+    change = {"float32": lambda model: model, "float16": _halve, "int8": _quantize}
+    return lambda precision: change[precision](model).SerializeToString()
+
+
+def _quantize(model):
+    """An ONNX model whose matrices are int8, with a scale for each output."""
+    import onnx
+    from onnxruntime import quantization
+
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel("ERROR")  # it advises what changes nothing here
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "model.onnx")
+            quantization.quantize_dynamic(
+                model, path, per_channel=True, weight_type=quantization.QuantType.QInt8
+            )
+            return onnx.load(path)
+    finally:
+        root.setLevel(level)
+
+
+def _halve(model):
+    """An ONNX model whose weights are float16; its runtime casts them when it loads."""
+    import onnx
+
+    halved = onnx.ModelProto()
+    halved.CopyFrom(model)
+    graph = halved.graph
+    for weight in graph.initializer:
+        numbers = onnx.numpy_helper.to_array(weight)
+        if numbers.dtype != np.float32 or numbers.size < _LARGE:
+            continue
+        name = weight.name
+        half = onnx.numpy_helper.from_array(
+            numbers.astype(np.float16), f"{name}/float16"
+        )
+        weight.CopyFrom(half)
+        cast = onnx.helper.make_node(
+            "Cast", [half.name], [name], to=onnx.TensorProto.FLOAT
+        )
+        graph.node.insert(0, cast)
+    return halved
 
 
 def _tensors(batch):
@@ -125,9 +201,8 @@ def _name_axes(graph, batch, outputs) -> None:
                 axis.dim_param = names.pop() if len(names) == 1 else ""
 
 
-def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
+def _litert(serve, loaded, batch) -> Callable[[str], bytes]:
     import tensorflow as tf
-    from ai_edge_litert.interpreter import Interpreter
 
     # Without fixed lengths, it lacks operations.
     specs = {
@@ -136,32 +211,14 @@ def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
     }
     function = tf.function(lambda **tensors: serve(**tensors), autograph=False)
     function = function.get_concrete_function(**specs)
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], loaded)
-    content = converter.convert()
-    with _silent():
-        runner = Interpreter(model_content=content)
-        runner = runner.get_signature_runner("serving_default")
 
-    def run(batch):
-        with _silent():  # the first call starts more
-            rows = [
-                runner(**{name: values[i : i + 1] for name, values in batch.items()})
-                for i in range(len(batch["input_ids"]))
-            ]
-        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    def convert(precision):
+        make = tf.lite.TFLiteConverter.from_concrete_functions
+        converter = make([function], loaded)
+        if precision != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        return converter.convert()
 
-    return content, run
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Drops what C++ code says on stderr, such as that it was started."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    return convert

@@ -3,6 +3,7 @@
 It is plain TensorFlow: none of the model's Python code is loaded.
 """
 
+import contextlib
 import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,15 +33,17 @@ class Served:
 
     Attributes:
         description: as given.
-        parts: the parts of a request by name, each "text" or "list"; those in
-            description["defaults"] may be omitted.
+        parts: the parts of a request by name, each "text" or "list".
+        defaults: those that may be omitted, and what they then are.
+        note: hears of requests and their answers.
     """
 
     def __init__(self, description: Mapping, serve: Callable | None, directory: str):
         self.description, self._serve = description, serve
         self._directory = directory
         self.parts: Mapping[str, str] = description["inputs"]
-        self._defaults = description.get("defaults", {})
+        self.defaults: Mapping[str, object] = description.get("defaults", {})
+        self.note: Callable[[list[dict], list[dict]], None] | None = None
 
     @property
     def tensors(self) -> set[str]:
@@ -60,9 +63,22 @@ class Served:
     @property
     def names(self) -> list[str]:
         """The names in an answer."""
-        names = forms.FORMS[self.description["form"]].names
+        return list(self.answer_schemas)
+
+    @property
+    def answer_schemas(self) -> dict[str, Mapping]:
+        """The JSON Schema of each value in an answer, by name."""
         outputs = self._serve.structured_outputs
-        return [name for name in names if name not in forms.RARE or name in outputs]
+        return {
+            name: schema
+            for name, schema in forms.FORMS[self.description["form"]].schemas.items()
+            if name not in forms.RARE or name in outputs
+        }
+
+    @property
+    def purpose(self) -> str:
+        """What it does, in words; "classifies texts"."""
+        return forms.FORMS[self.description["form"]].purpose
 
     def warm_up(self) -> None:
         """Answers a short request; the first one takes much longer than others."""
@@ -79,19 +95,27 @@ class Served:
             the JSON answers in the order of the requests; serving/forms.py defines their
             forms.
         """
+        answers = [{}] * len(requests)
+        for rows, batch, outputs in self._batches(requests, batch_size):
+            made = forms.answers(self.description["form"], outputs, batch)
+            for i, answer in zip(rows, made, strict=True):
+                answers[i] = answer
+        if self.note:
+            self.note([{**self.defaults, **request} for request in requests], answers)
+        return answers
+
+    def _batches(self, requests, batch_size):
+        """The numbers of requests, these themselves, and the outputs, of each batch."""
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
-        requests = [{**self._defaults, **request} for request in requests]
-        order = sorted(range(len(requests)), key=lambda i: _length(requests[i]))
-        answers = [{}] * len(requests)
+        requests = [{**self.defaults, **request} for request in requests]
+        order = sorted(range(len(requests)), key=lambda i: length_of(requests[i]))
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [requests[i] for i in rows]
-            for i, answer in zip(rows, self._answer(batch), strict=True):
-                answers[i] = answer
-        return answers
+            yield rows, batch, self._outputs(batch)
 
-    def _answer(self, batch):
+    def _outputs(self, batch):
         outputs = self._serve(
             **{
                 name: _tensor([request[name] for request in batch], kind)
@@ -105,7 +129,7 @@ class Served:
                     f"{self._directory}: the model's output {name} is not finite; check "
                     "whether its training diverged"
                 )
-        return forms.answers(self.description["form"], outputs, batch)
+        return outputs
 
     def check(self, request: object, where: str) -> None:
         """Checks that `predict` accepts a request.
@@ -125,7 +149,7 @@ class Served:
         if not isinstance(request, Mapping):
             yield f"is {_kind(request)}"
             return
-        request = {**self._defaults, **request}
+        request = {**self.defaults, **request}
         if missing := [name for name in self.parts if name not in request]:
             yield f"has no {' and no '.join(missing)}"
         if unknown := [name for name in request if name not in self.parts]:
@@ -149,7 +173,9 @@ class Predictor(Served):
     """A loaded exported model.
 
     Attributes:
+        digest: what no model with other weights or settings has.
         title: the name of the folder of the run that made it, or of its own.
+        vocabulary: the folder of the files of its tokenizer.
     """
 
     def __init__(self, directory: str):
@@ -160,22 +186,69 @@ class Predictor(Served):
         model, path = _find(directory)
         description = read_description(path)
         self.title = _title(os.path.dirname(path))
+        self.digest = checksums.digest_of_model(description)
+        self.vocabulary = os.path.join(model, "assets")
         _import_libraries(description.get("libraries", ()), path)
-        checksums.check_model(model, description, TEXT)
-        try:
-            self._loaded = tf.saved_model.load(model)  # keeps the variables alive
-        except (OSError, ValueError, tf.errors.OpError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(
-                f"{model}: not a SavedModel that this TensorFlow ({tf.__version__}) can "
-                f"load: {reason[:300]}; export the model again"
-            ) from error
+        with _check_same(path, description):
+            checksums.check_model(model, description, TEXT)
+            self._loaded = _load(model)  # keeps the variables alive
         serve = self._loaded.signatures.get("serving_default")
         super().__init__(description, serve, directory)
         if self.tensors != set(self.parts):
             raise UserError(
                 f"{model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
                 f"{path} says {', '.join(sorted(self.parts))}; use the export's own folder"
+            )
+
+    def vectors(
+        self, requests: list[Mapping], batch_size: int = 32, are_queries: bool = False
+    ) -> np.ndarray:
+        """The vectors of texts, float32 [n, d], of a model whose form is "vector".
+
+        Args:
+            requests: as of `predict`.
+            are_queries: whether to look for others that fit; a model may have been trained
+                with a prompt for these.
+        """
+        if are_queries and "prompts" in self.description:
+            prompt = {"prompt": self.description["prompts"]["query"]}
+            requests = [{**request, **prompt} for request in requests]
+        vectors = np.empty((len(requests), self.dimensions), np.float32)
+        for rows, _, outputs in self._batches(requests, batch_size):
+            vectors[rows] = outputs["vector"]
+        return vectors
+
+    @property
+    def dimensions(self) -> int:
+        """The width of the vectors."""
+        return self._serve.structured_outputs["vector"].shape[-1]
+
+
+def _load(model):
+    try:
+        return tf.saved_model.load(model)
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{model}: not a SavedModel that this TensorFlow ({tf.__version__}) can "
+            f"load: {reason[:300]}; export the model again"
+        ) from error
+
+
+@contextlib.contextmanager
+def _check_same(path, description):
+    """Says so if another export takes the place of the one that is loaded."""
+    try:
+        yield
+    finally:
+        try:
+            is_same = read_description(path) == description
+        except UserError:
+            is_same = False
+        if not is_same:
+            raise UserError(
+                f"{os.path.dirname(path)}: another export was written there while it was "
+                "loaded; load it again"
             )
 
 
@@ -211,7 +284,7 @@ def _half_character(text):
         return f"\\u{ord(text[error.start]):04x}"
 
 
-def _length(request):
+def length_of(request: Mapping) -> tuple[int, int]:
     """Orders requests so that neighbors need little padding."""
     lists = [part for part in request.values() if isinstance(part, list)]
     texts = [text for part in lists for text in part]

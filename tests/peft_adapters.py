@@ -23,24 +23,18 @@ _SIZES = {
     "max_position_embeddings": 32,
     "hidden_act": "gelu_erf",
 }
-# What those of relatives have besides.
-_OWN = {
-    "roberta": {"pad_token_id": 0},
-    "electra": {
-        "embedding_size": classifier.TINY.hidden_size,
-        "type_vocab_size": 2,
-        "pooler_act": "gelu_erf",
-    },
-}
-CONFIGS = {"bert": dataclasses.replace(classifier.TINY, num_hidden_layers=2)} | {
-    name: dataclasses.replace(config, **_SIZES, **_OWN[name])
-    for name, config in samples.collect("CONFIGS").items()
-    if name in _OWN
+ROWS = {
+    "bert": samples.Adapted(lacks="(none)", head=("classifier",))
+} | samples.collect("ADAPTED")
+_CONFIGS = {"bert": classifier.TINY} | samples.collect("CONFIGS")
+CONFIGS = {
+    name: dataclasses.replace(_CONFIGS[name], **_SIZES | row.changes)
+    for name, row in ROWS.items()
 }
 
 
 def write_base(folder: pathlib.Path, kind: str) -> None:
-    """The encoder alone, as their BertModel, RobertaModel or ElectraModel saves it."""
+    """The encoder alone, as their BertModel, RobertaModel and so on save it."""
     tiny.write(folder, classifier.WORDS, classifier.TINY)
     config = config_of(folder, kind)
     network = tasks.Classification(2).network(config, seed=3)
@@ -48,8 +42,7 @@ def write_base(folder: pathlib.Path, kind: str) -> None:
     rng = np.random.default_rng(0)
     for name, value in weights.items():
         weights[name] = value + 0.05 * rng.normal(size=value.shape).astype(np.float32)
-    if kind != "bert":  # as the released ones, which have no pooler
-        weights = {k: v for k, v in weights.items() if "/pooler/" not in k}
+    weights = {k: v for k, v in weights.items() if ROWS[kind].lacks not in k}
     hugging_face.write(str(folder / "base"), weights, config)
     (folder / "bert_config.json").write_text(config.to_json_string())
 
@@ -60,10 +53,10 @@ def adapt(folder: pathlib.Path, kind: str) -> None:
     flags = jobs.flags(folder, **files, task_name="custom", data_dir=str(folder))
     base = str(folder / "base")
     flags |= {"init_checkpoint": base, "max_seq_length": 32}
-    # Only a classifier of an ELECTRA has a pooler.
     own = {"bert_config_file": str(folder / "bert_config.json"), "change_network": True}
-    flags |= own if kind == "electra" else {"bert_config_file": base}
+    flags |= own if ROWS[kind].missing else {"bert_config_file": base}
     flags |= {"do_train": True, "lora_rank": 2, "lora_alpha": 4.0}
+    flags["lora_targets"] = list(ROWS[kind].targets)
     jobs.run(run_classifier, flags | {"learning_rate": [1e-2]})
     convert(folder / "output", folder / "ours")
 
@@ -72,16 +65,18 @@ def make(
     folder: pathlib.Path,
     kind: str,
     task=None,
-    targets=("query", "value"),
+    targets=None,
     **changes,
 ) -> None:
     """Writes random adapters of the base to output/, as a run does.
 
     Args:
         task: by default, classification.
+        targets: by default, those of its row.
         changes: of the config.
     """
     config = dataclasses.replace(config_of(folder, kind), **changes)
+    targets = targets or tuple(ROWS[kind].targets)
     write_run(folder, task or tasks.Classification(2), config, targets)
 
 

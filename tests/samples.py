@@ -6,6 +6,12 @@ sample.py, which loads no TensorFlow, has among others
 
     CONFIGS: architecture -> a small config.
     COMPILED, DIVIDED: kind of updates -> `Compiled`, `Divided`.
+    ADAPTED: architecture -> `Adapted`.
+    FINE_TUNED: architecture -> keys of `relatives.TASKS`, what the default tier fine-tunes.
+    FIRST_HEADS: architecture -> the deviation of a task's first weights, if it is 64 wide
+        and they are cut off at two deviations.
+    WORD_TEACHERS: architecture -> a config, of those that teach words.
+    STUDENTS: golden model -> the layers that its student has.
 
 A folder's scripts.py has
 
@@ -73,6 +79,28 @@ class Compiled(NamedTuple):
     objective: Objective
     config: EncoderConfig
     steps: tuple[Callable, ...] = ()
+
+
+class Adapted(NamedTuple):
+    """What adapters change, and what it is called in peft's files.
+
+    Attributes:
+        changes: of the config.
+        module: what is before the names of targets; {} is the architecture, # the layer.
+        targets: of --lora_targets -> their width.
+        lacks: a part of the names of our encoder's weights that a base alone lacks.
+        head: their modules of a classifier.
+        saved: the modules that peft saves whole.
+        missing: the weight of a classifier that a config of the base alone does not name.
+    """
+
+    changes: dict = {}
+    module: str = "{}.encoder.layer.#.attention.self."
+    targets: dict[str, int] = {"query": 16, "value": 16}
+    lacks: str = "/pooler/"
+    head: tuple[str, ...] = ("classifier.dense", "classifier.out_proj")
+    saved: tuple[str, ...] = ("classifier",)
+    missing: str | None = None
 
 
 def collect(name: str, module: str = "sample") -> dict:

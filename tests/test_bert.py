@@ -233,7 +233,7 @@ def _masked():
         (lambda e: e(["a text"]), "pass what `tokenize` or `inputs` returns"),
         (lambda e: e.embed(["a"], batch_size=0), "a whole number from 1 to 1,048"),
         (lambda e: e.embed(["a"], layer="last"), "layer='last': must be a whole"),
-        (lambda e: e.embed(["a"], pooling="max"), "must be 'mean' or 'cls'"),
+        (lambda e: e.embed(["a"], pooling="sum"), "must be 'mean', 'cls'"),
         (lambda e: e.embed(["a"], doc_stride=127), "so that none is skipped"),
         (lambda e: e.embed(["a"], layer=7), "layer=7: the model has"),
         (lambda e: bert.dataset("a", [1], e), "a single string"),

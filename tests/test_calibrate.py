@@ -8,6 +8,9 @@ import pytest
 import bert
 from training import metrics
 from errors import UserError
+from predict import InputTable
+from serving import drift
+from serving.predictor import Predictor
 from tests import classifier, jobs, tiny
 
 
@@ -33,7 +36,16 @@ def test_a_temperature_is_in_results_answers_and_the_export(folder):
         odds = np.log(list(one["probabilities"].values())) / temperature
         expected = metrics.softmax(odds)
         assert list(other["probabilities"].values()) == pytest.approx(expected)
-    assert jobs.check_export(folder)["temperature"] == temperature
+    description = jobs.check_export(folder)
+    assert description["temperature"] == temperature
+    # What was counted in the dev set is what the export says of its texts.
+    predictor, counts = Predictor(str(folder / "output")), drift.DriftCounts()
+    tokenizer = drift.tokenizer_of(predictor, predictor.vocabulary)
+    table = InputTable(str(folder / "dev.tsv"), "tsv", predictor)
+    requests = [table.request(row) for _, row in table.rows()]
+    for request, answer in zip(requests, predictor.predict(requests), strict=True):
+        counts.add("label", tokenizer, request, answer)
+    assert counts.rows and description[drift.DEV_SET] == counts.description
     # A later export takes what was fitted, without the dev set.
     shutil.rmtree(folder / "output" / "export")
     (folder / "dev.tsv").unlink()

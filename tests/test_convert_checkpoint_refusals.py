@@ -20,6 +20,7 @@ from tests.conversion import (
     ("flags", "message"),
     [
         ({}, "nothing to do; pass --show"),
+        ({"show": True, "compare_with": RELEASED}, "pass one of them"),
         (
             {"layout": "hugging_face", "keep_optimizer": True},
             "no effect with --layout=hugging_face; it is for --layout=rel",

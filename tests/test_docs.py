@@ -112,7 +112,7 @@ def test_the_root_is_short():
     entries = {path.partition("/")[0] for path in listed.stdout.splitlines()}
     entries -= {f"{name}.py" for name in tests.MOVED}
     entries = {name for name in entries if not name.startswith(".")}
-    assert 30 < len(entries) <= 39, sorted(entries)
+    assert 30 < len(entries) <= 40, sorted(entries)
 
 
 def test_every_relative_has_a_page_with_all_of_it():
@@ -170,17 +170,24 @@ def test_commands_are_accepted_by_their_scripts():
 
 
 def test_the_container_is_made_of_what_is_there():
+    """Its last stage is tried by tests/serving/test_image.py."""
     content = re.sub(r"\\\n#?", " ", (ROOT / "serving" / "Dockerfile").read_text())
-    copied = re.findall(r"^COPY (.*) \S+$", content, re.M)
-    installed = re.findall(r"-r (\S+)", content)
+    training, _, _ = content.partition(" AS training")[2].partition("\nFROM ")
+    copied = re.findall(r"^COPY (.*) \S+$", training, re.M)
+    installed = re.findall(r"-r (\S+)", training)
     assert len(copied) == 3 and len(installed) == 2
     assert all((ROOT / path).exists() for path in (*copied, *installed))
     # Before the rest is copied.
     assert {path.partition("/")[0] for path in installed} <= set(copied)
-    given = [json.loads(re.search(r"^CMD (.*)$", content, re.M)[1])[1:]]
-    given += map(str.split, re.findall(r" bert +(\w+\.py .*)$", content, re.M))
-    assert len(given) == 3
-    for script, *arguments in given:
+    commands = [json.loads(re.search(r"^CMD (.*)$", content, re.M)[1])[1:]]
+    commands += map(
+        str.split, re.findall(r" bert-training +(\w+\.py .*)$", content, re.M)
+    )
+    served = re.search(r"/model:ro\" bert (.*)$", content, re.M)[1]
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*predict.*)$", content, re.M)[1])
+    commands.append([*entry[1:], *served.split()])
+    assert len(commands) == 3
+    for script, *arguments in commands:
         module = importlib.import_module(script.removesuffix(".py"))
         flag_values = absl_flags.FlagValues()
         command_line.define(module.Options, flag_values)

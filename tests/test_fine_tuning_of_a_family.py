@@ -4,7 +4,7 @@ import pytest
 
 import run_classifier
 from errors import UserError
-from tests import jobs, tiny
+from tests import jobs, samples, tiny
 from tests.relatives import (
     CONFIGS,
     TASKS,
@@ -21,19 +21,13 @@ def config(request):
 
 # Every architecture and task; test_gpt_fine_tuning.py and test_t5.py have others.
 PAIRS = [
-    ("albert", "QuestionAnswering"),
-    ("electra", "MultipleChoice"),
-    ("xlnet", "SequenceClassification"),
-    ("xlnet", "QuestionAnswering"),
-    ("elmo", "MultipleChoice"),
-    ("gpt", "TokenClassification"),
-    ("t5", "QuestionAnswering"),
+    (name, head)
+    for name, heads in samples.collect("FINE_TUNED").items()
+    for head in heads
 ]
 
 
-@pytest.mark.parametrize(
-    ("architecture", "head"), [pair for pair in PAIRS if pair[0] in CONFIGS]
-)
+@pytest.mark.parametrize(("architecture", "head"), PAIRS)
 def test_every_task_trains(tmp_path, untraced, architecture, head):
     script, write_files, flags, score = TASKS[head]
     write_files(tmp_path)

@@ -61,6 +61,7 @@ def test_hubs_read_the_head_of_the_card(tmp_path, trained):
     assert (result.dataset_name, result.metric_type) == ("nsmc", "accuracy")
     assert result.metric_value == 0.875
     for line in (
+        "| score | held-out data |",
         "| eval_accuracy | 0.875 |",
         "- `--data_dir=nsmc`",
         "- `learning_rate`: 3e-05",
@@ -99,6 +100,14 @@ def test_a_card_has_no_scores_of_another_model(tmp_path, trained, other):
     card = (out / "README.md").read_text()
     assert ("## Scores" in card) == (other is None)
     assert "learning_rate" in card
+
+
+def test_scores_of_a_pre_training_are_not_called_held_out(tmp_path, trained):
+    """They may be of the records that it learned from."""
+    (trained / "task.json").unlink()
+    convert_and_push(trained, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| score | evaluation |" in card and "held-out" not in card
 
 
 def test_a_model_of_others_has_a_card_of_what_is_known(tmp_path):

@@ -1,6 +1,14 @@
 """An answer that says which tokens were probably replaced. Loads only NumPy."""
 
-from serving.form import Form, number_of
+from serving.form import (
+    POSITION,
+    PROBABILITY,
+    TEXT,
+    Form,
+    list_of,
+    number_of,
+    object_of,
+)
 
 
 def _replaced_tokens(row, request):
@@ -23,7 +31,11 @@ def _replaced_tokens(row, request):
 
 REPLACED = Form(
     _replaced_tokens,
-    ("tokens",),
+    {
+        "tokens": list_of(
+            object_of(text=TEXT, start=POSITION, end=POSITION, probability=PROBABILITY)
+        )
+    },
     "token-classification",
     "finds replaced tokens",
     export="family.electra.export:ReplacedExport",

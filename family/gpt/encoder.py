@@ -76,7 +76,7 @@ class _GptEmbeddings(Embeddings):
         self.add_positions(self.initializers[2])
         self.built = True
 
-    def vectors(self, input_ids, segment_ids, input_mask):
+    def vectors(self, input_ids, segment_ids, input_mask, position_ids):
         """See `Embeddings`; a GPT has neither segments nor positions of padding."""
         words = layers.look_up(self.word_embeddings, input_ids)
-        return words + self.positions(input_ids)
+        return words + self.positions(input_ids, position_ids)

@@ -1,6 +1,6 @@
 """An answer with the most probable next tokens. Loads only NumPy."""
 
-from serving.form import Form, tokens_of
+from serving.form import TOKENS, Form, tokens_of
 
 
 def _next(row, request):
@@ -9,7 +9,7 @@ def _next(row, request):
 
 NEXT = Form(
     _next,
-    ("tokens",),
+    {"tokens": TOKENS},
     "text-generation",
     "continues texts",
     export="family.gpt.export:ContinuationExport",

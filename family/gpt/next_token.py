@@ -30,7 +30,8 @@ class NextTokenModel(MaskedLMModel):
             batch: dict of the encoder's inputs and, optionally, is_real_example [b].
         Returns:
             dict of float32 scalars next_token_loss and next_token_correct, sums over the
-            batch; and the encoder's outputs.
+            batch; and the encoder's outputs. If the batch names the `source` of its rows,
+            also next_token_loss_of_rows [b], what each adds.
         """
         del dropouts
         earlier, later = slice(None, -1), slice(1, None)
@@ -38,15 +39,21 @@ class NextTokenModel(MaskedLMModel):
         if self.config.attention_direction == "right_to_left":
             source, target = later, earlier
         hidden = self.masked_lm.transform(encoded["sequence_output"][:, source])
-        loss, correct = losses.vocabulary_cross_entropy(
+        target_ids = batch["input_ids"][:, target]
+        loss, correct, *of_tokens = losses.vocabulary_cross_entropy(
             ops.reshape(hidden, (-1, hidden.shape[-1])),
             # As tensors, because only those may enter a custom gradient.
             ops.cast(self.encoder.word_embeddings, hidden.dtype),
             ops.cast(self.masked_lm.output_bias, "float32"),
-            ops.reshape(batch["input_ids"][:, target], (-1,)),
+            ops.reshape(target_ids, (-1,)),
             ops.reshape(_weights(batch), (-1,)),
+            each_row="source" in batch,
         )
-        return {**encoded, "next_token_loss": loss, "next_token_correct": correct}
+        sums = {"next_token_loss": loss, "next_token_correct": correct}
+        for of_each in of_tokens:
+            of_each = ops.reshape(of_each, ops.shape(target_ids))
+            sums["next_token_loss_of_rows"] = ops.sum(of_each, axis=1)
+        return {**encoded, **sums}
 
 
 class LastTokenModel(MaskedLMModel):
@@ -69,8 +76,12 @@ class LastTokenModel(MaskedLMModel):
 
 
 def _weights(batch):
-    """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
+    """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts, and of
+    the same document.
+    """
     mask = ops.cast(batch["input_mask"], "float32")
+    if "position_ids" in batch:
+        mask = mask * ops.cast(batch["position_ids"] > 0, "float32")
     return mask[:, 1:] * row_weights(batch)[:, None]
 
 

@@ -58,6 +58,7 @@ class ModernBertConfig(EncoderConfig):
         "pad_token_id",
     )
     has_segments = False
+    capabilities = frozenset({"documents"})
     low_rank_targets = ("Wqkv",)
 
     vocab_size: int

@@ -108,7 +108,7 @@ class ModernBertEncoder(Encoder):
             ValueError: the sequence is too long.
         """
         hidden = embedded = self.embeddings(inputs["input_ids"], dropouts=dropouts)
-        kinds = self._sights(inputs["input_ids"], inputs.get("input_mask"))
+        kinds = self._sights(inputs["input_ids"], inputs)
         outputs = []
         for index, layer in enumerate(self.transformer_layers):
             sight = kinds[not self.config.is_global(index)]
@@ -121,11 +121,11 @@ class ModernBertEncoder(Encoder):
         return made
 
     def attention_scores(self, number, layer_input):
-        kinds = self._sights(layer_input, None)
+        kinds = self._sights(layer_input, {})
         sight = kinds[not self.config.is_global(number)]
         return self.transformer_layers[number].scores(layer_input, sight)
 
-    def _sights(self, tokens, input_mask):
+    def _sights(self, tokens, inputs):
         """What layers of both kinds see of [b, s, ...]."""
         length, most = tokens.shape[1], self.config.max_position_embeddings
         if (length or 0) > most:
@@ -133,7 +133,7 @@ class ModernBertEncoder(Encoder):
                 f"the sequence has {length} tokens, but the model reads at most {most} "
                 "(max_position_embeddings); shorten the sequence"
             )
-        return sights(self.config, input_mask, ops.shape(tokens)[1], length)
+        return sights(self.config, tokens, inputs)
 
 
 class _Embeddings(keras.layers.Layer):

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from family.modern_bert.config import ModernBertConfig
-from modeling import attention, fusion, layers
+from modeling import attention, block_attention, fusion, layers
 
 # Added to the scores of padding. Finite, so that a row of only padding attends evenly
 # instead of becoming NaN.
@@ -49,14 +49,16 @@ class Sight(NamedTuple):
     """Where layers of one kind look.
 
     Attributes:
-        cos, sin: float32 [s, d], by which the positions turn.
+        cos, sin: float32 [s, d] or [b, 1, s, d], by which the positions turn.
         penalty: float32 to add to scores, [b or 1, 1, 1 or s (from), s (to)] or, to compare
             blocks, [b or 1, 1, c, w (from), 3 w (to)]; None if everything is seen.
+        whole: in place of it in long rows, where everything of a document is seen.
     """
 
     cos: object
     sin: object
     penalty: object = None
+    whole: block_attention.Seen | None = None
 
     @property
     def block(self) -> int | None:
@@ -65,44 +67,79 @@ class Sight(NamedTuple):
         return self.penalty.shape[3] if is_in_blocks else None
 
 
-def sights(config: ModernBertConfig, input_mask, seq_length, static_length):
+def sights(config: ModernBertConfig, tokens, inputs):
     """The `Sight` of global layers, and that of local ones.
 
     Args:
+        tokens: [b, s, ...].
+        inputs: see `Encoder.call`; input_ids are not read.
+    """
+    input_mask, documents = inputs.get("input_mask"), attention.documents(inputs)
+    places = inputs.get("position_ids")
+    if places is None:
+        places = ops.arange(ops.shape(tokens)[1])
+    turns = _turns(config, config.global_rope_theta, places)
+    if block_attention.is_long(tokens.shape[1]):
+        seen = block_attention.Seen.of(tokens, input_mask, documents)
+        everything = Sight(*turns, whole=seen)
+    else:
+        everything = Sight(*turns, _penalty(_same(documents), input_mask))
+    turns = _turns(config, config.local_rope_theta, places)
+    if config.is_in_blocks(tokens.shape[1]):
+        if input_mask is None:
+            input_mask = ops.ones((1, ops.shape(tokens)[1]), "int32")
+        penalty = _penalty_in_blocks(config.reach, input_mask, documents)
+        return everything, Sight(*turns, penalty)
+    places = ops.arange(ops.shape(tokens)[1])
+    is_near = ops.abs(places[:, None] - places[None, :]) <= config.reach
+    is_near = is_near[None, None]
+    if documents is not None:
+        is_near = ops.logical_and(is_near, _same(documents))
+    return everything, Sight(*turns, _penalty(is_near, input_mask))
+
+
+def _same(documents):
+    """bool [b, 1, s (from), s (to)]: which positions are in one document; or None."""
+    if documents is None:
+        return None
+    return documents[:, None, :, None] == documents[:, None, None, :]
+
+
+def _penalty(is_near, input_mask):
+    """float32 to add to scores; None if everything is seen.
+
+    Args:
+        is_near: bool [b or 1, 1, s (from), s (to)], what is in sight; None: everything.
         input_mask: int [b, s], 0 for padding; or None.
-        seq_length: s; a tensor if it varies by batch.
-        static_length: s; None if it varies by batch.
     """
     of_padding = None
     if input_mask is not None:
         of_padding = _of_padding(input_mask)[:, None, None, :]
-    everything = Sight(
-        *_turns(config, config.global_rope_theta, seq_length), of_padding
-    )
-    turns = _turns(config, config.local_rope_theta, seq_length)
-    if config.is_in_blocks(static_length):
-        if input_mask is None:
-            input_mask = ops.ones((1, seq_length), "int32")
-        return everything, Sight(*turns, _penalty_in_blocks(config.reach, input_mask))
-    places = ops.arange(seq_length)
-    near = ops.abs(places[:, None] - places[None, :]) <= config.reach
-    return everything, Sight(*turns, _penalty(near[None, None], of_padding))
+    return of_padding if is_near is None else _in_sight(is_near, of_padding)
 
 
 def _of_padding(input_mask):
     return _OF_PADDING * (1.0 - ops.cast(input_mask, "float32"))
 
 
-def _penalty(is_near, of_padding):
+def _in_sight(is_near, of_padding):
     return ops.where(is_near, 0.0 if of_padding is None else of_padding, _OUT_OF_SIGHT)
 
 
-def _turns(config, base, seq_length):
-    """The cosines and sines, float32 [s, d], of the angles of each position."""
+def _turns(config, base, places):
+    """The cosines and sines of the angles of each position, float32.
+
+    Args:
+        places: int [s] or [b, s].
+    Returns:
+        two tensors, [s, d] or [b, 1, s, d].
+    """
     exponents = np.arange(0, config.head_size, 2, dtype=np.float32) / config.head_size
     frequencies = np.float32(1.0) / np.power(np.float32(base), exponents)
-    angles = ops.cast(ops.arange(seq_length), "float32")[:, None] * frequencies[None]
+    angles = ops.cast(places, "float32")[..., None] * frequencies
     angles = ops.concatenate([angles, angles], axis=-1)
+    if len(places.shape) == 2:
+        angles = angles[:, None]
     return ops.cos(angles), ops.sin(angles)
 
 
@@ -127,18 +164,23 @@ def _with_neighbours(x):
     return ops.concatenate([before, x, after], axis=3)
 
 
-def _penalty_in_blocks(reach, input_mask):
+def _penalty_in_blocks(reach, input_mask, documents):
     """float32 [b, 1, c, w, 3 w], for blocks as wide as the reach."""
     block = max(reach, 1)
 
-    def by_block(x):
-        x = _with_neighbours(_in_blocks(x[:, None, :, None], block))
-        return ops.transpose(x, (0, 1, 2, 4, 3))
+    def in_blocks(x):
+        return _in_blocks(x[:, None, :, None], block)
 
-    exists = by_block(ops.ones_like(input_mask, "float32"))
+    def neighbours(x):
+        return ops.transpose(_with_neighbours(in_blocks(x)), (0, 1, 2, 4, 3))
+
+    is_near = neighbours(ops.ones_like(input_mask, "float32"))
     distances = np.arange(3 * block)[None] - np.arange(block, 2 * block)[:, None]
-    near = (np.abs(distances) <= reach).astype(np.float32)
-    return _penalty(exists * near > 0, by_block(_of_padding(input_mask)))
+    is_near = is_near * (np.abs(distances) <= reach).astype(np.float32) > 0
+    if documents is not None:
+        is_same = in_blocks(documents) == neighbours(documents)
+        is_near = ops.logical_and(is_near, is_same)
+    return _in_sight(is_near, neighbours(_of_padding(input_mask)))
 
 
 # --- Layers --------------------------------------------------------------------------
@@ -222,6 +264,7 @@ class ModernBertLayer(keras.layers.Layer):
         """[b, s, h]: what each position reads from those that it sees."""
         rate = self.config.attention_dropout_prob
         words, penalty, block = dropouts.key(rate), sight.penalty, sight.block
+        heads = self._heads(hidden, sight)
 
         def of_heads(query, key, value):
             length = ops.shape(query)[2]
@@ -238,7 +281,12 @@ class ModernBertLayer(keras.layers.Layer):
             flat = (*ops.shape(context)[:2], -1, context.shape[-1])
             return ops.reshape(context, flat)[:, :, :length]
 
-        context = attention.of_pairs(of_heads, *self._heads(hidden, sight))
+        if sight.whole is None:
+            context = attention.of_pairs(of_heads, *heads)
+        else:
+            context = block_attention.attend(
+                *heads, sight.whole, rate=rate, words=words
+            )
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
 

@@ -2,6 +2,7 @@
 
 from tokenizers import processors
 
+import extensions
 from errors import UserError
 from text.tokenizers.bpe import ByteBpe, ByteBpeKind
 from text.tokenizers.kind import hugging_face_classes
@@ -47,5 +48,6 @@ class RobertaKind(ByteBpeKind):
             raise UserError(
                 f"{path}: has no token {' or '.join(missing)}; RoBERTa's vocab.json "
                 f"contains {' '.join(SPECIAL.names)}, unlike GPT-2's encoder.json"
+                f"{extensions.hint()}"
             )
         return super().vocabulary_of(path, tokens, digest)

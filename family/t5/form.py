@@ -1,5 +1,6 @@
 """An answer that is a text. Loads only NumPy."""
 
+from serving import form
 from serving.form import Form, text_of
 
 
@@ -9,7 +10,7 @@ def _plain_text(row, request):
 
 TEXT = Form(
     _plain_text,
-    ("predicted",),
+    {"predicted": form.TEXT},
     "text2text-generation",
     "answers texts with texts",
     export="family.t5.export:SpansExport",

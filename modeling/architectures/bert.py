@@ -8,7 +8,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from modeling import attention, fusion, layers
+from modeling import attention, block_attention, fusion, layers
 from modeling.architectures.config import POOLINGS, EncoderConfig
 from modeling.architectures.encoder import Encoder
 
@@ -40,6 +40,7 @@ class BertConfig(EncoderConfig):
         "attention_direction": DIRECTIONS,
         "pooling": POOLINGS,
     }
+    capabilities = frozenset({"documents"})
     own_keys = frozenset({"attention_direction", "pooling"})
     keys_without_shape = ("num_attention_heads", "hidden_act", "attention_direction")
     tolerated_keys = frozenset(
@@ -88,7 +89,8 @@ class BertConfig(EncoderConfig):
 
     def kept_numbers(self, seq_length: int) -> int:
         """What the products read: two of queries and keys, and one of each other kind."""
-        scores = self.num_attention_heads * seq_length
+        is_long = block_attention.is_long(seq_length)
+        scores = 0 if is_long else self.num_attention_heads * seq_length
         return seq_length * (6 * self.hidden_size + self.intermediate_size + scores)
 
     def multiplications(self, seq_length: int) -> int:
@@ -210,6 +212,7 @@ class BertEncoder(Encoder):
             inputs["input_ids"],
             segment_ids=inputs.get("segment_ids"),
             input_mask=inputs.get("input_mask"),
+            position_ids=inputs.get("position_ids"),
             dropouts=dropouts,
         )
         return self.projection(embedded) if self.projection else embedded
@@ -257,11 +260,7 @@ class BertEncoder(Encoder):
         """
         hidden = self.embed(inputs, dropouts)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        seen = _visible(
-            inputs.get("input_mask"),
-            ops.shape(hidden)[1],
-            self.config.attention_direction,
-        )
+        seen = _visible(hidden, inputs, self.config.attention_direction)
         for layer in self.transformer_layers:
             hidden = layers.apply_layer(layer, hidden, dropouts=dropouts, seen=seen)
             outputs["layer_outputs"].append(hidden)
@@ -275,19 +274,31 @@ class BertEncoder(Encoder):
         return self.transformer_layers[number].attention.scores(layer_input)
 
 
-def _visible(input_mask, seq_length, direction):
-    """int [b or 1, 1, 1 or s (from), s (to)], 1 where a position sees another, or None."""
-    seen = None
-    if input_mask is not None:
-        seen = ops.cast(input_mask, "int32")[:, None, None, :]
+def _visible(hidden, inputs, direction):
+    """int [b or 1, 1, 1 or s (from), s (to)], 1 where a position sees another, or None;
+    of long rows, their `block_attention.Seen`.
+    """
+    documents = attention.documents(inputs)
+    seen = inputs.get("input_mask")
+    if block_attention.is_long(hidden.shape[1]):
+        return block_attention.Seen.of(hidden, seen, documents)
+    if seen is not None:
+        seen = ops.cast(seen, "int32")[:, None, None, :]
+    if documents is not None:
+        same = documents[:, None, :, None] == documents[:, None, None, :]
+        seen = _both(seen, same)
     if direction != "both":
-        places = ops.arange(seq_length)
+        places = ops.arange(ops.shape(hidden)[1])
         one_side = places[:, None] >= places[None, :]
         if direction == "right_to_left":
             one_side = ops.transpose(one_side)
-        one_side = ops.cast(one_side, "int32")[None, None]
-        seen = one_side if seen is None else seen * one_side
+        seen = _both(seen, one_side[None, None])
     return seen
+
+
+def _both(seen, condition):
+    condition = ops.cast(condition, "int32")
+    return condition if seen is None else seen * condition
 
 
 class Embeddings(keras.layers.Layer):
@@ -327,8 +338,13 @@ class Embeddings(keras.layers.Layer):
             (rows, self.config.embedding_size), initializer, name="position_embeddings"
         )
 
-    def positions(self, input_ids):
-        """The rows of the table of positions, [s, embedding_size], that these ids read.
+    def positions(self, input_ids, position_ids=None):
+        """The rows of the table of positions that these ids read.
+
+        Args:
+            position_ids: int [b, s]; by default, they count from 0.
+        Returns:
+            tensor [s, embedding_size], or with position_ids [b, s, embedding_size].
 
         Raises:
             ValueError: the sequence is too long.
@@ -341,6 +357,8 @@ class Embeddings(keras.layers.Layer):
                 "(max_position_embeddings); shorten the sequence"
             )
         first = self.config.position_offset
+        if position_ids is not None:
+            return layers.look_up(self.position_embeddings, position_ids + first)
         return self.position_embeddings[first : first + seq_length]
 
     def call(
@@ -348,13 +366,14 @@ class Embeddings(keras.layers.Layer):
         input_ids,
         segment_ids=None,
         input_mask=None,
+        position_ids=None,
         dropouts=layers.no_dropout,
     ):
-        hidden = self.vectors(input_ids, segment_ids, input_mask)
+        hidden = self.vectors(input_ids, segment_ids, input_mask, position_ids)
         hidden = ops.cast(hidden, self.compute_dtype)
         return dropouts(hidden, self.config.hidden_dropout_prob)
 
-    def vectors(self, input_ids, segment_ids, input_mask):
+    def vectors(self, input_ids, segment_ids, input_mask, position_ids):
         """[b, s, embedding_size], as the dropout reads them."""
         if segment_ids is None or not self.config.has_segments:
             segment_ids = ops.zeros_like(input_ids)
@@ -362,11 +381,12 @@ class Embeddings(keras.layers.Layer):
         # With so few types a product is faster than a lookup, whose gradient scatters.
         types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
-        return self.norm(self._at_positions(hidden, input_ids, input_mask))
+        positions = self.positions(input_ids, position_ids)
+        return self.norm(self._at_positions(hidden, positions, input_mask))
 
-    def _at_positions(self, hidden, input_ids, input_mask):
+    def _at_positions(self, hidden, positions, input_mask):
         """[b, s, embedding_size], with the vectors of the positions added."""
-        positioned = hidden + self.positions(input_ids)
+        positioned = hidden + positions
         row = self.config.padding_position
         if row is None or input_mask is None:
             return positioned
@@ -416,6 +436,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob
+        self.direction = config.attention_direction
         self.query, self.key, self.value = (
             layers.Dense(config.hidden_size, next(initializers), dtype, name=name)
             for name in ("query", "key", "value")
@@ -445,6 +466,8 @@ class SelfAttention(keras.layers.Layer):
             bias_scores=lambda scores: _seen_scores(scores, seen),
             rate=self.dropout_prob,
             dropouts=dropouts,
+            seen=seen if isinstance(seen, block_attention.Seen) else None,
+            direction=self.direction,
         )
 
     def _heads(self, dense, hidden, scale=1.0, order=(0, 2, 1, 3)):

@@ -55,8 +55,9 @@ class EncoderConfig:
         telling_keys: keys by which its released files, which do not name their
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
-        capabilities: what else it can do, by which objectives ask for it: "query_stream", a
-            stream that sees where a token is but not which;
+        capabilities: what else it can do, by which objectives and records ask for it:
+            "documents", rows of several, which do not see each other, by position_ids;
+            "query_stream", a stream that sees where a token is but not which;
             "directions", outputs whose first half has seen nothing that follows the
             position, and whose second half nothing that precedes it; "decoder", one that
             writes text.

@@ -115,8 +115,9 @@ class Encoder(keras.layers.Layer, abc.ABC):
 
         Args:
             inputs: dict of int tensors [b, s]: input_ids, and optionally input_mask
-                (1 = real token, the default) and segment_ids (0 by default). Other keys
-                are ignored.
+                (1 = real token, the default) and segment_ids (0 by default). With the
+                capability "documents" also position_ids, which count from 0 in each
+                document of a row; tokens see those of their own. Other keys are ignored.
             dropouts: the `layers.Dropouts` of this pass; by default, with `training`, new
                 ones that follow from `keras.utils.set_random_seed`, else none.
             return_all: also return the outputs below the last layer.

@@ -129,6 +129,12 @@ class OptimizerSettings:
         return PRESETS.get(self.optimizer, Preset(self.optimizer))
 
     @property
+    def _preset_values(self) -> Mapping[str, object]:
+        """What the preset decides, whatever the settings say."""
+        undecayed = {} if self.weight_decay else self._preset.undecayed
+        return {**self._preset.settings, **undecayed}
+
+    @property
     def _algorithm(self) -> Algorithm:
         return ALGORITHMS[self._preset.algorithm]
 
@@ -153,6 +159,9 @@ class OptimizerSettings:
                 )
                 if option not in row.options:
                     unused[option] = (name, value, having)
+                elif name == "optimizer" and option in self._preset_values:
+                    if getattr(self, option) != self._preset_values[option]:
+                        unused[option] = (name, value, having)
         return unused
 
     def make_for(self, model):
@@ -166,11 +175,8 @@ class OptimizerSettings:
     def make(self, variables, shares: Mapping[str, float] = {}):
         """The optimizer for these keras.Variables; `shares` as for `AdamWeightDecay`."""
         settings = {name: getattr(self, name) for name in self._algorithm.options}
-        settings |= self._preset.settings
-        if not self.weight_decay:
-            settings |= self._preset.undecayed
         made = pkgutil.resolve_name(self._algorithm.name)
-        return made(variables, shares=shares, **settings)
+        return made(variables, shares=shares, **settings | self._preset_values)
 
     def learning_rate(self, step, peak, num_train_steps, num_warmup_steps):
         """float32 scalar: the rate of the update that follows `step` updates."""

@@ -1,12 +1,13 @@
 """What peft says, in a process of its own.
 
-    python ask_peft.py FOLDER
+    python ask_peft.py FOLDER SETTINGS
 
 FOLDER/base is a model of transformers. The adapter in FOLDER/ours is asked about
 FOLDER/inputs.npz, and its logits go to FOLDER/ours.npz; FOLDER/theirs becomes a random
-adapter, with FOLDER/theirs.npz.
+adapter, with FOLDER/theirs.npz; SETTINGS, in JSON, are more of its config's.
 """
 
+import json
 import pathlib
 import sys
 
@@ -24,7 +25,7 @@ def answer(model, folder, name):
     np.savez(folder / f"{name}.npz", logits=logits.numpy())
 
 
-def main(folder):
+def main(folder, more):
     torch.manual_seed(1)
 
     def base():
@@ -32,9 +33,7 @@ def main(folder):
         return kind.from_pretrained(folder / "base", num_labels=2)
 
     answer(peft.PeftModel.from_pretrained(base(), folder / "ours"), folder, "ours")
-    settings = peft.LoraConfig(
-        r=3, lora_alpha=6, target_modules=["query", "key"], task_type="SEQ_CLS"
-    )
+    settings = peft.LoraConfig(r=3, lora_alpha=6, task_type="SEQ_CLS", **more)
     made = peft.get_peft_model(base(), settings)
     with torch.no_grad():
         for name, weights in made.named_parameters():
@@ -45,4 +44,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -9,15 +9,28 @@ import time
 
 import uvicorn
 
-from serving import server
+from serving import application, server
+from serving.batcher import Limits
+from serving.served_model import ServedModel
+from serving.server_log import Log
 
 PREDICT = "/v1/models/toy:predict"
+_LIMITS, _LOG = Limits(), Log()
 
 
 @contextlib.contextmanager
-def serving(predictor, name="toy", **options):
-    """A server in a thread; gives its port."""
-    running = uvicorn.Server(server.config(server.app(predictor, name, **options)))
+def serving(predictor, name="toy", limits=_LIMITS, more=(), log=_LOG, **options):
+    """A server in a thread; gives its port.
+
+    Args:
+        more: further models by name.
+    """
+    predictors = {name: predictor, **dict(more)}
+    models = {
+        name: ServedModel(name, each, limits) for name, each in predictors.items()
+    }
+    app = application.make(models, log, **options)
+    running = uvicorn.Server(server.config(app, log_config=log.of_errors))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -49,6 +62,7 @@ class Faulty:
 
     title = ""
     parts = {"text_a": "text"}
+    defaults = {}
     description = {"form": "label"}
     describe_request = staticmethod(str)
 
@@ -60,7 +74,7 @@ class Faulty:
     def check(self, request, where):
         self.checked += 1
 
-    def predict(self, requests):
+    def predict(self, requests, batch_size):
         texts = [request["text_a"] for request in requests]
         self.batches.append(texts)
         assert self.go.wait(30)

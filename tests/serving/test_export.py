@@ -159,19 +159,20 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
         *("README.md", "export.json", "tensors", "text")
     ]
     description = json.loads((directory / "export.json").read_text())
-    assert description["dtype"] == "float32"
+    assert description["precision"] == "float32"
     run(folder, do_train=False, do_predict=True, **kind)
     assert_gives_the_scripts_predictions(output, Predictor(str(output)))
 
     # A second export of the same checkpoint takes the place of the first.
     only_files = {"files": description["files"]}
     (directory / "export.json").write_text(json.dumps(only_files))
-    bfloat16 = {"export_dtype": "mixed_bfloat16"}
+    bfloat16 = {"export_precision": "bfloat16"}
     run(folder, do_train=False, do_export=True, **bfloat16, **kind)
     written = json.loads((directory / "export.json").read_text())
     for one in (written, description):
         del one["checksum"], one["checksums"]
-    assert written == description | {"dtype": "mixed_bfloat16"}
+    files = sorted([*description["files"], "precision.json"])
+    assert written == description | {"precision": "bfloat16", "files": files}
     loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
     graph = loaded.signatures["serving_default"].graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -409,10 +410,11 @@ def test_onnx_and_litert_say_the_same_of_the_exact_gelu(copied, unloaded, capfd)
 
 @pytest.mark.exhaustive
 def test_a_file_that_says_something_else_is_refused(copied, unloaded, monkeypatch):
-    def wrong(serve, loaded, batch):
-        return b"", lambda batch: {"logits": np.zeros((len(batch["input_ids"]), 3))}
+    def wrong(name, file, batch):
+        return {"logits": np.zeros((len(batch["input_ids"]), 3))}
 
-    monkeypatch.setattr(portable, "_onnx", wrong)
+    monkeypatch.setattr(export, "_run", wrong)
+    monkeypatch.setattr(portable, "_onnx", lambda *converted: lambda precision: b"")
     monkeypatch.setattr(portable, "check_installed", lambda formats: None)
     shutil.rmtree(copied / "output" / "export")
     with pytest.raises(UserError, match="the onnx file returns different logits"):
@@ -427,7 +429,3 @@ def test_formats_are_known_and_their_packages_there(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "tf2onnx", types.ModuleType("tf2onnx"))
     with pytest.raises(UserError, match="pip install -r requirements/onnx.txt"):
         run(folder, do_export=True, export_formats=["onnx"])
-    with pytest.raises(
-        UserError, match="--export_formats needs --export_dtype=float32"
-    ):
-        run(folder, export_formats=["onnx"], export_dtype="mixed_bfloat16")

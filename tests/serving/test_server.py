@@ -14,7 +14,8 @@ import uvicorn
 import predict
 import tests
 from errors import UserError
-from serving import server
+from serving import application, request_bodies, server
+from serving.options import ServingOptions
 from tests import exports
 from tests.serving.clients import PREDICT, Faulty, send, serving
 
@@ -175,9 +176,15 @@ def test_what_inputs_of_one_part_may_be_is_said(port, form, allowed):
 
 
 TOO_LARGE = [
-    (b" " * (server.MAX_BYTES + 1), "a request may have at most 4,194,304 bytes"),
+    (
+        b" " * (request_bodies.MAX_BYTES + 1),
+        "a request may have at most 4,194,304 bytes",
+    ),
     # The client hears it, though it has still to send the most part.
-    (b" " * (3 * server.MAX_BYTES), "a request may have at most 4,194,304 bytes"),
+    (
+        b" " * (3 * request_bodies.MAX_BYTES),
+        "a request may have at most 4,194,304 bytes",
+    ),
     ({"instances": [["a"]] * 1025}, "1,025 instances; a request may have at most"),
     ({"instances": [["a", "b" * 100_001]]}, "words has 100,001 characters; at most"),
     ({"instances": [[""] * 10_001]}, "instances[0]: words has 10,001 strings; at"),
@@ -307,7 +314,7 @@ def test_name_of_somebody_else_that_leads_here(predictor):
         "[fe80::1]",
     )
     bad = ("evil.example", "localhost.evil.example", "[::2]:80", "[::1]evil", "::1", "")
-    with serving(predictor("label"), hosts=server.names("fe80:0::1%eth0")) as port:
+    with serving(predictor("label"), hosts=application.names("fe80:0::1%eth0")) as port:
         for host in good:
             assert send(port, None, "/", "GET", {"Host": host})[0] == 200, host
         for host in bad:
@@ -347,9 +354,15 @@ def test_page_of_somebody_else_that_asks(port):
 def test_who_can_ask(predictor, monkeypatch, capsys, host, hosts):
     """Beyond this machine any name may lead here; then it says so."""
     seen = []
-    monkeypatch.setattr(server, "app", lambda *_, hosts: seen.append(hosts))
-    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
-    server.run(predictor("label"), host, 0, "toy")
+    monkeypatch.setattr(
+        application, "make", lambda models, log, hosts: seen.append(hosts)
+    )
+
+    async def serve(self, sockets):
+        pass
+
+    monkeypatch.setattr(uvicorn.Server, "serve", serve)
+    run(predictor("label"), host, 0)
     assert seen == [hosts]
     said = capsys.readouterr().err
     assert said.startswith(f"Serving toy at http://{host}:")
@@ -390,17 +403,37 @@ def test_names_that_the_page_has_for_itself(name):
     assert json.loads(model)["name"] == name
 
 
+def run(predictor, host, port):
+    flags = ServingOptions(serve=port, host=host)
+    server.run(flags, {"toy": ""}, lambda name, folder: predictor)
+
+
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "ä"])
-def test_names_that_no_address_can_have(predictor, name):
+def test_names_that_no_address_can_have(name):
     with pytest.raises(UserError, match="--model_name"):
-        server.run(predictor("label"), "127.0.0.1", 0, name)
+        ServingOptions(serve=0, model_name=name)
 
 
-def test_port_that_is_taken(predictor):
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["b"], "--more_models=b: must be NAME=FOLDER"),
+        (["b="], "--more_models=b=: must be NAME=FOLDER"),
+        (["b/c=d"], "--more_models=b/c=d: a name may contain only"),
+        (["a=folder"], "--more_models=a=folder: another model is called a;"),
+        (["b=c", "b=d"], "--more_models=b=d: another model is called b;"),
+    ],
+)
+def test_models_that_cannot_be_told_apart(more, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        ServingOptions(serve=0, model_name="a", more_models=more)
+
+
+def test_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"--serve={number}: cannot listen there"):
-            server.run(predictor("label"), "127.0.0.1", number, "toy")
+            run(None, "127.0.0.1", number)
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch, tmp_path):

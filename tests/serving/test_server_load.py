@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from serving import server
+from serving import connection, request_bodies
+from serving.batcher import Batcher, Limits
 from tests.serving.clients import PREDICT, Faulty, send, serving
 
 
@@ -41,21 +42,24 @@ def test_requests_that_wait_share_a_batch_and_only_the_faulty_one_fails():
     assert sorted(model.batches[1]) == sorted(names * 2)
 
 
-def test_more_requests_than_may_wait(monkeypatch):
-    monkeypatch.setattr(server, "MAX_WAITING", 2)
+def test_more_requests_than_may_wait():
     model = Faulty()
-    with serving(model) as port, concurrent.futures.ThreadPoolExecutor(8) as clients:
+    limits = Limits(queue_size=2)
+    with (
+        serving(model, limits=limits) as port,
+        concurrent.futures.ThreadPoolExecutor(8) as clients,
+    ):
         first = clients.submit(send, port, {"instances": ["a"]})
         wait_until(lambda: model.batches)
         others = [clients.submit(send, port, {"instances": ["a"]}) for _ in range(4)]
         wait_until(lambda: sum(other.done() for other in others) == 2)
         model.go.set()
         answers = [client.result() for client in (first, *others)]
-    assert sorted(status for status, *_ in answers) == [200] * 3 + [503] * 2
+    assert sorted(status for status, *_ in answers) == [200] * 3 + [429] * 2
 
 
 def test_request_that_never_comes_to_its_end(predictor, monkeypatch):
-    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(request_bodies, "BODY_SECONDS", 0.2)
     with serving(predictor("label")) as port:
         with socket.create_connection(("127.0.0.1", port)) as client:
             head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
@@ -77,7 +81,7 @@ def is_ended(client):
 
 
 def test_heads_that_never_come_to_their_end(predictor, monkeypatch):
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
     with serving(predictor("label")) as port, half_sent(port) as client:
         assert is_ended(client)
 
@@ -100,7 +104,7 @@ def ask(client, head):
     ],
 )
 def test_what_never_comes_to_its_end_behind_an_answer(predictor, monkeypatch, head):
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
     with serving(predictor("label")) as port, half_sent(port, b"") as client:
         ask(client, head)
         client.settimeout(0.05)
@@ -115,7 +119,7 @@ def test_what_never_comes_to_its_end_behind_an_answer(predictor, monkeypatch, he
 
 
 def test_a_request_in_pieces_may_take_the_model_longer_than_its_head(monkeypatch):
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
     model = Faulty()
     with serving(model) as port, half_sent(port, b"") as client:
         client.settimeout(30)
@@ -131,8 +135,8 @@ def test_a_request_in_pieces_may_take_the_model_longer_than_its_head(monkeypatch
 
 
 def test_more_connections_than_a_process_may_have(predictor, monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
-    monkeypatch.setattr(server, "HEAD_SECONDS", 60)
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 60)
     with serving(predictor("label")) as port, contextlib.ExitStack() as stack:
         first = [stack.enter_context(half_sent(port)) for _ in range(8)]
         for _ in range(20):
@@ -164,16 +168,17 @@ def test_client_that_leaves_does_not_disturb(port):
 def test_request_given_up_while_the_model_works(text):
     async def scene():
         model = Faulty()
-        batcher = server._Batcher(model)
-        async with batcher.lifespan(None):
-            first = asyncio.create_task(batcher.predict([{"text_a": text}]))
-            while not model.batches:
-                await asyncio.sleep(0.01)
-            first.cancel()
-            await asyncio.wait([first])
-            model.go.set()
-            second = batcher.predict([{"text_a": "second"}])
-            return await asyncio.wait_for(second, 10)
+        batcher = Batcher(model, Limits())
+        first = asyncio.create_task(batcher.predict([{"text_a": text}]))
+        while not model.batches:
+            await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.wait([first])
+        model.go.set()
+        second = batcher.predict([{"text_a": "second"}])
+        answers = await asyncio.wait_for(second, 10)
+        await asyncio.wait_for(batcher.close(), 10)
+        return answers
 
     assert asyncio.run(scene()) == [{"predicted": "second"}]
 

@@ -120,6 +120,10 @@ class Inspector:
         """Yields the rules of this kind; all records and masks have others."""
         yield from ()
 
+    def is_cls(self, batch: Batch, text: Unmasked) -> np.ndarray:
+        """bool [batch, seq_length]: where [CLS] must be, if the vocabulary has it."""
+        return text.columns == (0 if self.vocabulary.head else text.last)
+
     def segment_rule(
         self, batch: Batch, text: Unmasked, in_b: np.ndarray | bool, pairs: str
     ) -> Rule:
@@ -203,14 +207,14 @@ def _rules(batch, text, inspector) -> Iterator[Rule]:
         "must be 1 for every token, then 0 for padding",
     )
     yield from inspector.masks.rules(batch, text)
-    yield from _text_in_place(batch, text, vocabulary)
+    yield from _text_in_place(batch, text, inspector)
     yield from inspector.rules(batch, text)
 
 
-def _text_in_place(batch, text, vocabulary):
+def _text_in_place(batch, text, inspector):
     """Rules about what is text and what is not, for all kinds of rows."""
-    is_cls = text.columns == (0 if vocabulary.head else text.last)
-    is_cls &= vocabulary.has_cls
+    vocabulary = inspector.vocabulary
+    is_cls = inspector.is_cls(batch, text) & vocabulary.has_cls
     if vocabulary.has_cls:
         yield Rule(
             "input_ids",

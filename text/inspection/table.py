@@ -3,6 +3,7 @@
 import extensions
 from text.inspection.inspector import Inspector
 from text.inspection.mask_inspectors import StaticMaskInspector, WordStartInspector
+from text.inspection.packed_inspector import PackedInspector
 from text.inspection.row_inspectors import (
     DocSentencesInspector,
     FullSentencesInspector,
@@ -15,6 +16,7 @@ INSPECTORS = {
     "pairs": PairInspector,
     "full_sentences": FullSentencesInspector,
     "doc_sentences": DocSentencesInspector,
+    "packed": PackedInspector,
 }
 INSPECTORS |= extensions.load_rows("inspectors", INSPECTORS)
 MASKS = {"static": StaticMaskInspector, "dynamic": WordStartInspector}

@@ -89,7 +89,8 @@ class FullSentences(Instances):
         begin, tail = len(vocabulary.head), len(vocabulary.tail)
         last = (begin + lengths + parts + tail - 2)[:, None]
         is_sep = columns > last - tail
-        rows, positions = _inner_seps(corpus, planned)
+        rows, number, positions = inner_ends(corpus, planned)
+        positions += number  # the [SEP] before it
         is_sep[rows, begin + positions] = True
         input_mask = columns <= last
         is_text = input_mask & ~is_sep
@@ -120,14 +121,16 @@ class DocSentences(FullSentences):
     crosses_documents = False
 
 
-def _inner_seps(corpus, planned):
-    """Rows and positions of each [SEP] between two documents: two int64 [number].
+def inner_ends(corpus, planned):
+    """Where documents end within planned rows of `SPAN`: three int64 [number].
 
-    Positions are counted from the beginning of the text.
+    Returns:
+        the row; how many documents of the row end before; how many tokens of text precede
+        the end in the row.
     """
     inner = planned["parts"].astype(np.int64) - 1
     rows = np.repeat(np.arange(len(planned)), inner)
     ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
     offsets = corpus.sentences.gather(ends, np.ones_like(ends))
     number = packing.ranks(rows, len(planned))
-    return rows, offsets - planned["text_start"][rows] + number
+    return rows, number, offsets - planned["text_start"][rows]

@@ -124,6 +124,8 @@ class Instances(abc.ABC):
             and a row continues that of the batch before.
         reuse: the first tokens of a row that do so.
         crosses_documents: whether a row continues into the next document.
+        capability: what an encoder must be able to do to read the rows, as
+            `EncoderConfig.capabilities` has it; "" if any can.
     """
 
     planned: np.dtype
@@ -135,6 +137,7 @@ class Instances(abc.ABC):
     rows_per_batch = 0
     reuse = 0
     crosses_documents = False
+    capability = ""
 
     def __init__(self, options: RecordOptions, masks: Masks):
         self.options = options
@@ -201,7 +204,7 @@ class Instances(abc.ABC):
         """
 
     def labels(self) -> tuple[Feature, ...]:
-        """The features of a row that are neither the encoder's inputs nor masks."""
+        """The features that only rows of this kind have."""
         return ()
 
     def schema(self) -> tuple[Feature, ...]:

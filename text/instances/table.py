@@ -9,6 +9,7 @@ from errors import UserError
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, RecordOptions
 from text.instances.masking import MasksInTraining, StaticMasks
+from text.instances.packed_documents import PackedDocuments
 from text.instances.pairs import PairOptions, Pairs
 from text.records.descriptions import Description
 
@@ -16,6 +17,7 @@ INSTANCES = {
     "pairs": Pairs,
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
+    "packed": PackedDocuments,
 }
 INSTANCES |= extensions.load_rows("instances", INSTANCES)
 MASKS = {"static": StaticMasks, "dynamic": MasksInTraining}
@@ -31,7 +33,8 @@ class RowOptions(PairOptions, *extensions.classes("row_options"), RecordOptions)
         help="The kind of record. pairs: two spans and whether the second follows the "
         "first, as in the release. full_sentences: as many sentences as fit, across "
         "documents, for run_pretraining.py --objective=masked_lm; doc_sentences: the same "
-        "within a document. Rows of these two are the same in every pass."
+        "within a document. packed: rows without padding, of documents that do not see "
+        "each other. Rows of these three are the same in every pass."
         + extensions.help_of("instances"),
     )
     masking: str = options.field(

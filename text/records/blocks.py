@@ -125,6 +125,7 @@ class Blocks:
         first: int = 0,
         host: int = 0,
         hosts: int = 1,
+        lanes: int | None = None,
     ) -> tf.data.Dataset:
         """Endless records, epoch after epoch, starting at the `first` of all epochs.
 
@@ -134,10 +135,11 @@ class Blocks:
             host, hosts: a host gets the records whose place in the order is `host`
                 modulo `hosts`. If hosts divides 16, it does not read the blocks of others,
                 except those that end an epoch.
+            lanes: how many blocks are read together; by default, 16.
         Returns:
             Dataset of tensors [any number of records].
         """
-        order = _Order(self.total, read, seed, first, host, hosts)
+        order = _Order(self.total, read, seed, first, host, hosts, lanes or _LANES)
         epochs = tf.data.Dataset.range(first // self.total, tf.int64.max)
         return epochs.flat_map(order.epoch)
 
@@ -201,41 +203,42 @@ class _Order:
     first: int
     host: int
     hosts: int
+    lanes: int
 
     @property
     def shares(self):
         """How many shares there are; hosts with the same share read the same blocks."""
-        return math.gcd(self.hosts, _LANES)
+        return math.gcd(self.hosts, self.lanes)
 
     def epoch(self, number) -> tf.data.Dataset:
         whole = self.total // BLOCK
-        rounds = whole // _LANES
+        rounds = whole // self.lanes
         key = tf.stack([tf.constant(self.seed, tf.int64), number])
         blocks = _permute(tf.range(whole, dtype=tf.int64), key)
         begin = number * self.total
         datasets = []
         if rounds:
-            datasets.append(self._rounds(blocks[: rounds * _LANES], begin, key))
-        if self.total > rounds * _LANES * BLOCK:
+            datasets.append(self._rounds(blocks[: rounds * self.lanes], begin, key))
+        if self.total > rounds * self.lanes * BLOCK:
             rest = tf.range(whole, -(-self.total // BLOCK), dtype=tf.int64)
-            rest = tf.concat([blocks[rounds * _LANES :], rest], axis=0)
-            at = begin + rounds * _LANES * BLOCK
+            rest = tf.concat([blocks[rounds * self.lanes :], rest], axis=0)
+            at = begin + rounds * self.lanes * BLOCK
             datasets.append(self._end(rest, at, key))
         return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
     def _rounds(self, blocks, begin, key):
-        """The records of blocks; _LANES are read together and take turns."""
+        """The records of blocks; `lanes` are read together and take turns."""
 
         def lane(block):
             return _permute(self.read(block), _fold_in(key, block))
 
         def take_turns(round_, lanes):
-            at = begin + round_ * _LANES * BLOCK
+            at = begin + round_ * self.lanes * BLOCK
             return self._own(tf.reshape(tf.transpose(lanes), [-1]), at, self.shares)
 
-        rounds_of_blocks = tf.reshape(blocks, [-1, _LANES])
+        rounds_of_blocks = tf.reshape(blocks, [-1, self.lanes])
         rounds = tf.shape(rounds_of_blocks, tf.int64)[0]
-        entered = (self.first - begin) // (_LANES * BLOCK)
+        entered = (self.first - begin) // (self.lanes * BLOCK)
         entered = tf.clip_by_value(entered, 0, rounds)
         share = rounds_of_blocks[
             entered:, (self.host - begin) % self.shares :: self.shares
@@ -243,7 +246,7 @@ class _Order:
         return (
             tf.data.Dataset.from_tensor_slices(tf.reshape(share, [-1]))
             .map(lane, num_parallel_calls=tf.data.AUTOTUNE)
-            .batch(_LANES // self.shares)
+            .batch(self.lanes // self.shares)
             .enumerate(entered)
             .map(take_turns)
             .prefetch(1)
@@ -251,7 +254,7 @@ class _Order:
 
     def _end(self, blocks, at, key):
         """The records of these blocks, shuffled as a whole, from place `at` on."""
-        left = self.total % BLOCK + BLOCK * (self.total // BLOCK % _LANES)
+        left = self.total % BLOCK + BLOCK * (self.total // BLOCK % self.lanes)
         fold = _fold_in(key, -(-self.total // BLOCK))
         return (
             tf.data.Dataset.from_tensor_slices(blocks)

@@ -6,8 +6,10 @@ compressed with gzip can only be read from their beginning; see `Records.packed`
 """
 
 import dataclasses
+import functools
+import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -65,6 +67,7 @@ class Records:
         sizes: the values of the schema's named limits, as in a config.
         rows_per_batch: if not 0, row k of a batch of this many continues row k of the batch
             before; training reads the records in order.
+        lanes: how many blocks of plain files are read together; see `Blocks.order`.
     """
 
     def __init__(
@@ -73,8 +76,9 @@ class Records:
         schema: Schema,
         sizes: Mapping[str, int] | None = None,
         rows_per_batch: int = 0,
+        lanes: int | None = None,
     ):
-        self.rows_per_batch = rows_per_batch
+        self.rows_per_batch, self.lanes = rows_per_batch, lanes
         for file in files:
             if not (file.total or file.description):
                 raise UserError(f"{file.path}: no records; write them again")
@@ -93,6 +97,15 @@ class Records:
         self._names = {}
         for file in self.files:
             self._check_kind(file)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of the beginning and the size of each file."""
+        hasher = hashlib.sha256()
+        for file in self.files:
+            hasher.update(file.beginning.digest)
+            hasher.update(b"%d\n" % file.beginning.size)
+        return hasher.hexdigest()
 
     def _check_kind(self, file: RecordFile) -> None:
         first = next(iter(file.beginning.records), b"")
@@ -263,40 +276,65 @@ class Records:
             from 0, which do not depend on the division; int32, their lowest 32 bits.
         """
         first, size = first_batch * batch_size, batch_size // part.replicas
-        if self.rows_per_batch:
-            share = self._read_in_order(first).shard(part.hosts, part.host)
-            batches = share.batch(size)
-        elif self.packed:
-            share = self._sequence(seed, first).shard(part.hosts, part.host)
-            batches = share.map(lambda file, number, x: x).batch(size)
-        else:
-            plain = self._blocks()
-            batches = plain.order(
-                plain.reader(),
-                seed=seed,
-                first=first,
-                host=part.host,
-                hosts=part.hosts,
-            ).rebatch(size)
+        batches = self._batches(size, seed, first, part)
+        more_features = self._more_features(seed)
 
         def parse(number, x):
             places = number * size + tf.range(size, dtype=tf.int64)
             numbers = first + part.host + part.hosts * places
-            features = self._parse(tf.ensure_shape(x, [size]))
+            features = self._parse(tf.ensure_shape(x, [size])) | more_features(numbers)
             return {**features, "row_numbers": _lowest_bits(numbers)}
 
         parsed = batches.enumerate().map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+
+    def _batches(self, size: int, seed: int, first: int, part: Part) -> tf.data.Dataset:
+        """Endless batches of serialized records, string [size], from one of them on."""
+        if self.rows_per_batch:
+            share = self._read_in_order(first).shard(part.hosts, part.host)
+            return share.batch(size)
+        if self.packed:
+            share = self._sequence(seed, first).shard(part.hosts, part.host)
+            return share.map(lambda file, number, x: x).batch(size)
+        return self._shuffle(seed, first, part).rebatch(size)
+
+    def _shuffle(self, seed, first, part):
+        """Endless tensors of serialized records of plain files."""
+        plain = self._blocks()
+        return plain.order(
+            plain.reader(),
+            seed=seed,
+            first=first,
+            host=part.host,
+            hosts=part.hosts,
+            lanes=self.lanes,
+        )
+
+    def serialized_records(self, first: int, seed: int) -> tf.data.Dataset:
+        """Endless serialized records in the order of training, string [any number]."""
+        if self.packed:
+            records = self._sequence(seed, first).map(lambda file, number, x: x)
+            return records.batch(_OPEN_FILES)
+        return self._shuffle(seed, first, WHOLE)
+
+    def _more_features(self, seed: int) -> Callable[[tf.Tensor], dict]:
+        """Numbers of rows of the run, int64 [size] -> what is known of each by that."""
+        del seed
+        return lambda numbers: {}
 
     @as_written
     def places(
         self, batch_size: int, *, seed: int, batch: int
     ) -> list[tuple[str, int]]:
         """The file and record number of every record in one batch of `training`."""
-        first = batch * batch_size
+        return self.places_from(batch * batch_size, batch_size, seed)
+
+    @as_written
+    def places_from(self, first: int, count: int, seed: int) -> list[tuple[str, int]]:
+        """`places`, of so many records from one on."""
         if self.rows_per_batch:
             ends = np.cumsum([file.total for file in self.files])
-            numbers = np.arange(first, first + batch_size) % self.total
+            numbers = np.arange(first, first + count) % self.total
             files = np.searchsorted(ends, numbers, "right")
             numbers += 1 + np.array([file.total for file in self.files])[files]
             numbers -= ends[files]
@@ -305,14 +343,14 @@ class Records:
                 for file, number in zip(files, numbers.tolist(), strict=True)
             ]
         if self.packed:
-            dataset = self._sequence(seed, first).take(batch_size)
+            dataset = self._sequence(seed, first).take(count)
             return [
                 (self.files[file].path, int(number))
                 for file, number, _ in dataset.as_numpy_iterator()
             ]
         plain = self._blocks()
-        order = plain.order(plain.numbers, seed=seed, first=first)
-        return [plain.place(i) for i in next(iter(order.rebatch(batch_size))).numpy()]
+        order = plain.order(plain.numbers, seed=seed, first=first, lanes=self.lanes)
+        return [plain.place(i) for i in next(iter(order.rebatch(count))).numpy()]
 
     @as_written
     def evaluation(
@@ -323,8 +361,7 @@ class Records:
         A short last batch is filled up; `is_real_example` [batch] is 1.0 for records
         and 0.0 for filler rows. `row_numbers` count from the first record.
         """
-        paths = tf.data.Dataset.range(len(self.files))
-        dataset = paths.flat_map(self._open).map(lambda file, number, x: x)
+        dataset = self.in_file_order(max_batches * batch_size)
 
         def fill(number, x):
             real = tf.size(x)
@@ -334,18 +371,32 @@ class Records:
             return part.of(tf.gather(x, rows)), part.of(weights), part.of(numbers)
 
         size = batch_size // part.replicas
+        more_features = self._more_held_out_features(max_batches * batch_size)
 
         def parse(x, weights, numbers):
+            numbers = tf.ensure_shape(numbers, [size])
             return {
                 **self._parse(tf.ensure_shape(x, [size])),
+                **more_features(numbers),
                 "is_real_example": tf.ensure_shape(weights, [size]),
-                "row_numbers": _lowest_bits(tf.ensure_shape(numbers, [size])),
+                "row_numbers": _lowest_bits(numbers),
             }
 
         batches = dataset.batch(batch_size).take(max_batches).enumerate().map(fill)
         batches = batches.unbatch()
         parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+
+    def in_file_order(self, most: int) -> tf.data.Dataset:
+        """The serialized records of an evaluation, which takes at most so many."""
+        del most
+        paths = tf.data.Dataset.range(len(self.files))
+        return paths.flat_map(self._open).map(lambda file, number, x: x)
+
+    def _more_held_out_features(self, most: int) -> Callable[[tf.Tensor], dict]:
+        """`_more_features`, by numbers in an evaluation of at most so many."""
+        del most
+        return lambda numbers: {}
 
 
 def _lowest_bits(numbers):

@@ -1,12 +1,15 @@
 """Opens sets of record files. What a file says is read once, when it is first asked for."""
 
 import array
+import decimal
 import functools
 import hashlib
 import itertools
+import math
 import mmap
 import os
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -181,16 +184,20 @@ class RecordSet:
     """The record files that patterns match. A file that several match is opened once.
 
     Attributes:
-        patterns: file names and globs.
+        patterns: file names and globs, perhaps with weights, as in wiki-*:0.7.
+        weights: pattern -> its weight, None if it has none.
         descriptions: those next to the files that list some of them, each once.
     Raises:
-        UserError: a pattern matches nothing, a folder, or unfinished records; a description
-            is damaged.
+        UserError: a pattern matches nothing, a folder, or unfinished records; a weight is
+            not a number above 0; a description is damaged.
     """
 
     def __init__(self, patterns: Iterable[str]):
         self.patterns = list(patterns)
-        self._paths = {pattern: _find(pattern) for pattern in self.patterns}
+        self._paths, self.weights = {}, {}
+        for pattern in self.patterns:
+            if pattern not in self._paths:
+                self._paths[pattern], self.weights[pattern] = _find(pattern)
         paths = list(itertools.chain(*self._paths.values()))
         described = descriptions.find(paths)
         self._files = {path: RecordFile(path, described.get(path)) for path in paths}
@@ -206,16 +213,46 @@ class RecordSet:
         return [self._files[path] for p in patterns for path in self._paths[p]]
 
 
+def split_weight(pattern: str) -> tuple[str, str | None]:
+    """A pattern and what follows its last colon; None where that cannot be a weight."""
+    name, colon, weight = pattern.rpartition(":")
+    is_address = not name or set(weight) & {"/", os.sep}
+    return (pattern, None) if is_address or not colon else (name, weight)
+
+
 def _find(pattern):
-    """The paths that a file name or a glob matches; an existing name is taken literally."""
+    """The paths that a file name or a glob matches, and the weight behind it, or None.
+
+    An existing name is taken literally, and what a glob matches has no weight: so a colon
+    may be part of either.
+    """
+    paths = _matches(pattern)
+    name, text = split_weight(pattern)
+    weight = None
+    if not paths and text is not None:
+        try:
+            weight = float(text)
+        except ValueError:
+            raise UserError(
+                f"{pattern}: no file matches; pass TFRecord files or globs, with weights "
+                f"if they are to be mixed, as in {name}:0.7"
+            ) from None
+        if not 0 < weight < math.inf:
+            raise UserError(f"{pattern}: a weight must be a number above 0")
+        weight = Fraction(decimal.Decimal(text))
+        pattern, paths = name, _matches(name)
+    paths = descriptions.records_among(paths)
+    if not paths:
+        raise UserError(f"{pattern}: no file matches; pass TFRecord files or globs")
+    return paths, weight
+
+
+def _matches(pattern):
+    """The paths of a file name or a glob; an existing name is taken literally."""
     is_literal = anywhere.exists(pattern)
     if is_literal and anywhere.isdir(pattern):
         raise UserError(
             f"{pattern}: is a folder; name its files, such as "
             f"{os.path.join(pattern, '*.tfrecord*')!r}"
         )
-    paths = [pattern] if is_literal else sorted(anywhere.glob(pattern))
-    paths = descriptions.records_among(paths)
-    if not paths:
-        raise UserError(f"{pattern}: no file matches; pass TFRecord files or globs")
-    return paths
+    return [pattern] if is_literal else sorted(anywhere.glob(pattern))

@@ -19,7 +19,7 @@ from training.run.settle import TrainableModel
 from training.storage import adapters, model_card
 from training.storage.folder import MISTAKES, RESULTS_JSON
 from errors import UserError, count
-from serving import export, predictor
+from serving import comparison, drift, export, predictor, quantized
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
@@ -30,6 +30,9 @@ from training.finetuning.trials import Trial, describe_trials
 from training.run.run import Run, results_file
 
 _CHECKED = 16  # examples of real data to check an export on
+_COMPARED = (
+    1000  # examples on which an export of fewer bits must answer as float32 does
+)
 
 
 @distribution.report_lost_hosts()
@@ -64,6 +67,8 @@ def _run(experiment: Experiment) -> None:
         *(task.eval_sets if flags.evaluates else ()),
         *(task.test_sets if flags.do_predict else ()),
     ]
+    if flags.do_export and flags.export_precision != "float32":
+        experiment.sets.examples(task.eval_sets[0])  # to compare on
     if splits:
         experiment.log.say(f"reading {', '.join(splits)}")
     for split in splits:
@@ -91,7 +96,8 @@ def _run(experiment: Experiment) -> None:
                 _predict(experiment, trainer, split, predictions_by_split.get(split))
         if flags.do_export:
             distribution.on_chief(
-                experiment.strategy, lambda: _export(experiment, trainer)
+                experiment.strategy,
+                lambda: _export(experiment, trainer, predictions_by_split),
             )
 
 
@@ -140,7 +146,8 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
         pages.append(
             mistakes.Page(split, _in_words(task, values), judgements, task.has_classes)
         )
-    results["loss"] = results["eval_loss"]
+    if "eval_loss" in results:
+        results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return predictions_by_split
@@ -210,10 +217,18 @@ def serve(task: ServedTask, model: TrainableModel) -> predictor.Served:
         return export.make_served(_product(experiment, trainer), flags.output_dir)
 
 
-def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
+def _export(
+    experiment: Experiment,
+    trainer: loop.Trainer,
+    predictions_by_split: dict[str, Predictions],
+) -> None:
     """Exports the model; checks it on the task's samples and on examples already read."""
-    output_dir = experiment.flags.output_dir
+    output_dir, split = experiment.flags.output_dir, experiment.task.eval_sets[0]
     product = _product(experiment, trainer)
+    if split in predictions_by_split:
+        counts = _counts(experiment.task, predictions_by_split[split])
+        description = {**product.description, drift.DEV_SET: counts.description}
+        product = dataclasses.replace(product, description=description)
     card = model_card.of_export(output_dir, product)
     folder = export.save(output_dir, product, card)
     experiment.log.say(
@@ -222,39 +237,27 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
     )
 
 
+def _counts(task: ServedTask, predictions: Predictions) -> drift.DriftCounts:
+    counts, answers = drift.DriftCounts(), task.answers(predictions)
+    for example, answer in zip(predictions.examples, answers, strict=True):
+        counts.add(task.form, task.tokenizer, task.request(example), answer)
+    return counts
+
+
 def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
     """The model to export; adapters become a part of their kernels."""
     flags, task = experiment.flags, experiment.task
-    model = export.make_model(
-        lambda: trainer.for_evaluation.network(
-            experiment.config, dtype=flags.export_dtype
-        ),
-        adapters.without(trainer.weights, flags.low_rank_alpha),
-    )
-    split = task.test_sets[0]
+    model = _network(experiment, trainer, flags.export_precision)
     real_examples = []
     if flags.do_eval or flags.do_predict:
         sets = task.eval_sets if flags.do_eval else task.test_sets
         real_examples = experiment.sets.examples(sets[0])
     examples = [*task.samples(), *real_examples[:_CHECKED]]
-    made = [
-        (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
-    ]
-    layout = task.layout(examples, flags.max_seq_length)
-    batch = layout.pack([row for _, row in made])
-    layout = dataclasses.replace(layout, labels={})
-    batch = {name: batch[name].astype(np.int32) for name in layout.fields}
+    layout, batch, outcome = _featurize(experiment, examples, task.test_sets[0])
     outputs = export.predict(model, batch)
-    predictions = Predictions(
-        split,
-        examples,
-        [row.notes for _, row in made],
-        np.array([number for number, _ in made]),
-        outputs,
-    )
     return export.Product(
         model=model,
-        dtype=flags.export_dtype,
+        precision=flags.export_precision,
         config=experiment.config,
         tokenizer=task.tokenizer,
         layout=layout,
@@ -268,11 +271,63 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
             "global_step": trainer.progress.step,
         },
         requests=[task.request(example) for example in examples],
-        answers=task.answers(predictions),
+        answers=task.answers(outcome(outputs)),
         batch={name: values[:_CHECKED] for name, values in batch.items()},
         outputs=_outputs_to_check(outputs, model.ranked_outputs),
         formats=flags.export_formats,
+        **_float32(experiment, trainer),
     )
+
+
+def _network(experiment, trainer, precision):
+    return export.make_model(
+        lambda: trainer.for_evaluation.network(
+            experiment.config, dtype=quantized.POLICIES[precision]
+        ),
+        adapters.without(trainer.weights, experiment.flags.low_rank_alpha),
+        precision,
+    )
+
+
+def _featurize(experiment: Experiment, examples: list, split: str):
+    """The layout of examples without labels, their rows, and what makes `Predictions` of
+    the outputs for these.
+    """
+    task = experiment.task
+    made = [
+        (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
+    ]
+    layout = task.layout(examples, experiment.flags.max_seq_length)
+    batch = layout.pack([row for _, row in made])
+    layout = dataclasses.replace(layout, labels={})
+    batch = {name: batch[name].astype(np.int32) for name in layout.fields}
+    notes, numbers = [row.notes for _, row in made], np.array([i for i, _ in made])
+    return (
+        layout,
+        batch,
+        lambda outputs: Predictions(split, examples, notes, numbers, outputs),
+    )
+
+
+def _float32(experiment: Experiment, trainer: loop.Trainer) -> dict:
+    """What an export of fewer bits is compared with, on up to _COMPARED dev examples."""
+    flags, task = experiment.flags, experiment.task
+    if flags.export_precision == "float32":
+        return {}
+    split = task.eval_sets[0]
+    examples = experiment.sets.examples(split)
+    examples = examples[:: -(-len(examples) // _COMPARED)]
+    _, batch, outcome = _featurize(experiment, examples, split)
+    reference = _network(experiment, trainer, "float32")
+    dev = comparison.DevSet(
+        split,
+        export.predict(reference, batch),
+        lambda outputs: task.answers(outcome(outputs)),
+        task.metric,
+        lambda outputs: task.score(outcome(outputs))[task.metric],
+        flags.min_agreement,
+    )
+    return {"reference": reference, "compared": comparison.ComparedRows(batch, dev)}
 
 
 def _outputs_to_check(outputs, ranked):

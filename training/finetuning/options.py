@@ -183,6 +183,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         only_for={"distill_from": options.GIVEN},
     )
 
+    min_agreement: float = options.field(
+        0.99,
+        help="Refuse an export of fewer bits than float32 if less than this share of its "
+        "predictions on the dev set is the same.",
+        at_least=0,
+        at_most=1,
+        only_for={"export_precision": ("bfloat16", "float16", "int8")},
+    )
+
     def __post_init__(self):
         super().__post_init__()
         if self.lstm_size and not self.num_lstm_layers:

@@ -16,7 +16,8 @@ from training.run import loop
 from training.storage import model_card
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
-from serving import export
+from serving import export, quantized
+from serving.comparison import ComparedRows
 from text.graphs import mask_tokens_graph
 from text.graphs.packing_graph import pack
 from text.graphs.row_chunks import run_in_chunks
@@ -39,16 +40,20 @@ class ExportSettings(NamedTuple):
         config: of the encoder.
         max_seq_length: tokens of a row.
         max_predictions_per_seq: masked tokens of a row, where there are any.
-        dtype: the network's policy, "float32" or "mixed_bfloat16".
-        formats: see `export.Product`.
+        precision, formats: see `export.Product`.
     """
 
     tokenizer: Tokenizer
     config: EncoderConfig
     max_seq_length: int
     max_predictions_per_seq: int
-    dtype: str
+    precision: str = "float32"
     formats: Sequence[str] = ()
+
+    @property
+    def dtype(self) -> str:
+        """The network's policy."""
+        return quantized.POLICIES[self.precision]
 
 
 class TextExport(abc.ABC):
@@ -71,7 +76,9 @@ class TextExport(abc.ABC):
         self.tokenizer = settings.tokenizer
         self.vocabulary = settings.tokenizer.vocabulary
         self.max_seq_length = settings.max_seq_length
-        self.model = export.make_model(self.network, trainer.weights)
+        self.model = export.make_model(
+            self.network, trainer.weights, settings.precision
+        )
 
     @abc.abstractmethod
     def network(self) -> Network:
@@ -105,7 +112,7 @@ class TextExport(abc.ABC):
         some = {name: value[:_CHECKED] for name, value in batch.items()}
         product = export.Product(
             model=self.model,
-            dtype=self.settings.dtype,
+            precision=self.settings.precision,
             config=self.settings.config,
             tokenizer=self.tokenizer,
             layout=self.layout,
@@ -123,9 +130,18 @@ class TextExport(abc.ABC):
             batch=some,
             outputs=export.predict(self.model, some),
             formats=self.settings.formats,
+            **self._float32(some),
         )
         card = model_card.of_export(output_dir, product)
         return export.save(output_dir, product, card)
+
+    def _float32(self, batch) -> dict:
+        """What an export of fewer bits is compared with; there is no dev set."""
+        if self.settings.precision == "float32":
+            return {}
+        settings = self.settings._replace(precision="float32")
+        reference = type(self)(self.trainer, settings).model
+        return {"reference": reference, "compared": ComparedRows(batch)}
 
     def best_tokens(self, logits: np.ndarray) -> list[list[dict]]:
         """The most probable tokens and their probabilities for logits [n, vocab_size]."""

@@ -53,8 +53,19 @@ class PretrainingOptions(
 
     input_file: list[str] = options.field(
         [],
-        help="TFRecord files, plain or gzip: comma-separated names and globs.",
+        help="TFRecord files, plain or gzip: comma-separated names and globs. With "
+        "weights, as in 'wiki-*:0.7,books-*:0.3', each is a source that gives this share "
+        "of the rows, and begins anew where it ends.",
         common=True,
+    )
+    source_temperature: float | None = options.field(
+        None,
+        help="Mix the names and globs of --input_file, with the numbers of their records "
+        "to the power of 1 / this as their weights. With 1, all records are read equally "
+        "often; the higher, the more often those of small sources.",
+        only_for={"input_file": options.GIVEN},
+        at_least=1,
+        may_be_infinite=True,
     )
     max_predictions_per_seq: int = options.field(
         20,

@@ -8,7 +8,13 @@ import pkgutil
 
 import numpy as np
 
-from training.pretraining import dry_run, exports, pretraining_records, word_teacher
+from training.pretraining import (
+    dry_run,
+    exports,
+    objective_choice,
+    pretraining_records,
+    word_teacher,
+)
 from training.run import (
     capacity,
     checks,
@@ -24,8 +30,10 @@ from modeling.objectives.table import OBJECTIVES
 from serving import export_folder, forms
 from text.instances.table import RowOptions
 from text.records import reading
+from text.records.mixed import MixedRecords
 from text.records.record_set import RecordSet
 from text.tokenizers.tokenizer import Tokenizer
+from training.pretraining.by_source import BySource, SourceReadings
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.pretraining_records import Inputs
 from training.run.run import Run, identity_of, results_file
@@ -38,9 +46,12 @@ def pretrain(flags: PretrainingOptions) -> None:
         UserError: flags, config, records or checkpoints do not match.
     """
     records = RecordSet([*flags.input_file, *flags.eval_input_file])
+    mixtures = pretraining_records.find_mixtures(flags, records)
     model = settle.TrainableModel(flags, lambda: _known_model(flags, records))
     config, folder = model.config, model.folder
     objective = _check_objective(model.flags_with_config, folder, config)
+    place = model.flags_with_config.bert_config_file
+    objective_choice.check_encoder(flags, records, config, place)
     if flags.keep_optimizer and not folder.steps:
         phases.check_continued(
             model.source, flags.num_train_steps, flags.num_decay_steps
@@ -51,7 +62,7 @@ def pretrain(flags: PretrainingOptions) -> None:
     _check_devices(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
     log.say(f"reading {len(records.files)} file(s) of records")
-    inputs, flags = _read(model, tokenizer, records, strategy), model.flags
+    inputs, flags = _read(model, tokenizer, records, mixtures, strategy), model.flags
     if flags.dry_run:
         _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
         return
@@ -64,22 +75,29 @@ def pretrain(flags: PretrainingOptions) -> None:
         log,
         folder,
         identity=_identity(flags, inputs) if flags.do_train else None,
-        defaults=pretraining_records.mask_flags(
+        defaults=objective_choice.mask_flags(
             RowOptions(masking="dynamic").make_instances()
-        ),
+        )
+        | {"mixture": None, "sources_sha256": None},
     )
     run.check()
     with run.hold():
         _run(run, flags, inputs, strategy)
 
 
-def _read(model: settle.TrainableModel, tokenizer, records, strategy) -> Inputs:
+def _read(
+    model: settle.TrainableModel, tokenizer, records, mixtures, strategy
+) -> Inputs:
     """Reads all that a run is made of."""
-    inputs, flags = pretraining_records.read(model, records, tokenizer), model.flags
-    if not (flags.distill_from and flags.do_train):
-        return inputs
-    teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
-    objective = teacher.distill(flags, model.config, inputs.objective)
+    inputs = pretraining_records.read(model, records, tokenizer, mixtures)
+    flags, objective, teacher = model.flags, inputs.objective, None
+    if flags.distill_from and flags.do_train:
+        teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
+        place = f"--distill_from={flags.distill_from}"
+        objective_choice.check_encoder(flags, records, teacher.config, place)
+        objective = teacher.distill(flags, model.config, objective)
+    if mixtures.training:
+        objective = BySource(objective, mixtures.names)
     return inputs._replace(objective=objective, teacher=teacher)
 
 
@@ -146,7 +164,7 @@ def _check_devices(flags: PretrainingOptions, config, state, replicas):
     """Refuses batches that cannot be divided or do not fit, and memory for several."""
     if state and replicas > 1:
         raise UserError(
-            f"{pretraining_records.memory_flag(flags, state)}: memory is for one device; "
+            f"{objective_choice.memory_flag(flags, state)}: memory is for one device; "
             "use --distribution=one, or leave the flag out"
         )
     if flags.do_train:
@@ -180,7 +198,7 @@ def _check_capacity(flags: PretrainingOptions, config, state, replicas):
         )
         if state:
             of_a_row = sum(map(math.prod, state.shapes(config).values()))
-            what = f"{what} with {pretraining_records.memory_flag(flags, state)}"
+            what = f"{what} with {objective_choice.memory_flag(flags, state)}"
             capacity.check(what, 4 * of_a_row * (size // replicas))
     if flags.do_eval or flags.eval_every_steps:
         size = flags.eval_batch_size
@@ -212,6 +230,9 @@ def _evaluate(
 
 def _train(run: Run, trainer, flags: PretrainingOptions, inputs: Inputs) -> None:
     size, data, held_out = flags.train_batch_size, inputs.data, inputs.held_out
+    if isinstance(data, MixedRecords):
+        data.begin_at(trainer.progress.rows_read)
+        run.log.watch = SourceReadings(data, trainer.progress, size, flags.seed)
     try:
         with pretraining_records.blaming(data):
             run.train(
@@ -228,10 +249,14 @@ def _train(run: Run, trainer, flags: PretrainingOptions, inputs: Inputs) -> None
 
 def _announce(log, flags: PretrainingOptions, data, progress):
     batches = flags.num_train_steps + progress.batch_offset
-    log.say(
-        f"{data.total} records in {len(data.files)} file(s): the run takes "
-        f"{batches * flags.train_batch_size / data.total:.1f} epochs"
-    )
+    if log.watch:
+        for line in log.watch.plan(flags.num_train_steps):
+            log.say(line)
+    else:
+        log.say(
+            f"{data.total} records in {len(data.files)} file(s): the run takes "
+            f"{batches * flags.train_batch_size / data.total:.1f} epochs"
+        )
     if data.packed:
         log.say(
             "note: some records are compressed, so every host reads all files, and a "
@@ -366,7 +391,7 @@ def _export(trainer, flags: PretrainingOptions, inputs: Inputs, log):
         config=inputs.config,
         max_seq_length=flags.max_seq_length,
         max_predictions_per_seq=flags.max_predictions_per_seq,
-        dtype=flags.export_dtype,
+        precision=flags.export_precision,
         formats=flags.export_formats,
     )
     kind = pkgutil.resolve_name(forms.FORMS[form].export)

@@ -1,36 +1,69 @@
-"""The records of a pre-training run, and the objectives that they allow."""
+"""The records of a pre-training run: of one kind, as flags, config and vocabulary say."""
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
 from training.run import checks, settle
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from modeling.objectives.objective import Needs, Objective, RowState, Tokens
-from modeling.objectives.table import OBJECTIVES
+from modeling.objectives.objective import Objective
 from text.instances.instances import Instances
-from text.instances.masking import prediction_counts
-from text.instances.ngrams import ngram_shares
 from text.instances.table import RowOptions
-from text.records import encoding, reading
+from text.records import encoding, mixture, reading
+from text.records.mixed import MixedRecords
+from text.records.mixture import Mixture
 from text.records.record_set import RecordFile, RecordSet
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
+from text.tokenizers.vocabulary import PAD
+from training.pretraining.objective_choice import choose_objective, mask_flags
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.word_teacher import WordTeacher
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
-_MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
-
 Rows = Mapping[RecordFile, Instances]  # the kind of rows of each file
+
+
+class Mixtures(NamedTuple):
+    """The sources of the records, if these are mixed.
+
+    Attributes:
+        training: those of --input_file; None if they are not mixed.
+        held_out: those of --eval_input_file.
+    """
+
+    training: Mixture | None = None
+    held_out: Mixture | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all sources; the same name is the same source."""
+        mixtures = filter(None, self)
+        return list(dict.fromkeys(name for each in mixtures for name in each.names))
+
+
+def find_mixtures(flags: PretrainingOptions, records: RecordSet) -> Mixtures:
+    """The sources that the flags name.
+
+    Raises:
+        UserError: see `mixture.of_patterns`; or held-out records have weights.
+    """
+    held_out = list(dict.fromkeys(flags.eval_input_file))
+    for pattern in held_out:
+        if records.weights[pattern] is not None:
+            raise UserError(
+                f"--eval_input_file={pattern}: an evaluation reads each record once; leave "
+                "the weight out"
+            )
+    training = mixture.of_patterns(records, flags.input_file, flags.source_temperature)
+    if not (training and held_out):
+        return Mixtures(training)
+    files = [records.matching([pattern]) for pattern in held_out]
+    names = mixture.names_of(records, held_out)
+    return Mixtures(training, Mixture(names, files, [1] * len(files)))
 
 
 class Inputs(NamedTuple):
@@ -58,26 +91,40 @@ class Inputs(NamedTuple):
 
 
 def read(
-    model: settle.TrainableModel, records: RecordSet, tokenizer: Tokenizer | None
+    model: settle.TrainableModel,
+    records: RecordSet,
+    tokenizer: Tokenizer | None,
+    mixtures: Mixtures,
 ) -> Inputs:
     """Chooses what is trained on the records; reads the first of each file.
 
     Args:
         tokenizer: that of --vocab_file, if given.
+        mixtures: see `find_mixtures`.
     Raises:
         UserError: the records are not of one kind, lack what the objective needs, or
             contradict the flags, the config or the vocabulary.
     """
     flags, config = model.flags, model.config
     rows_of = _make_rows(flags, records)
-    objective, steps, schema, drawn = _choose_objective(
-        flags, config, rows_of, tokenizer
+    file, rows = next(iter(rows_of.items()), (None, _released_rows(flags)))
+    objective, steps, schema, drawn = choose_objective(
+        flags, config, tokenizer, rows, file
     )
     data, held_out = (
-        _open(records.matching(patterns), rows_of, flags, config, schema)
+        _open(
+            records.matching(patterns),
+            rows_of,
+            flags,
+            config,
+            schema,
+            mixed and (mixed, mixtures.names),
+        )
         if patterns
         else None
-        for patterns in (flags.input_file, flags.eval_input_file)
+        for patterns, mixed in zip(
+            (flags.input_file, flags.eval_input_file), mixtures, strict=True
+        )
     )
     _check_vocabularies(records, flags, tokenizer)
     if flags.do_train:
@@ -95,111 +142,6 @@ def text_settings(records: RecordSet) -> dict:
         if len(values) == 1 and values != {None}:
             settings[name] = values.pop()
     return settings
-
-
-def memory_flag(flags: PretrainingOptions, state: RowState) -> str:
-    """The flag that asks for what rows hand to the next, as a user gave it."""
-    return f"--{state.setting}={getattr(flags, state.setting)}"
-
-
-def _mask_steps(objective, rows, description) -> list[Callable]:
-    """The step that draws masks as the flags of the records say, if one has to."""
-    needs = objective.needs
-    ids = description.special_ids if description else {}
-    if needs.masks == "none" or rows.masks.are_drawn or MASK not in ids:
-        return []
-    flags = rows.options
-    mask_share, random_share = _shares(needs, flags)
-    step = objective.mask_step(
-        counts=prediction_counts(
-            np.arange(flags.max_seq_length + 1), flags.masked_lm_prob
-        ),
-        max_predictions_per_seq=flags.max_predictions_per_seq,
-        mask_share=mask_share,
-        random_share=random_share,
-        whole_words=flags.do_whole_word_mask,
-        ngram_shares=ngram_shares(flags.ngram),
-        vocab_size=description.vocab_size,
-        mask_id=ids[MASK],
-        special_ids=(ids[CLS], ids[SEP]),
-    )
-    return [step]
-
-
-def _shares(needs, flags: RowOptions):
-    return needs.mask_shares or (flags.mask_share, flags.random_share)
-
-
-def _needs_by_name() -> dict[str, Needs]:
-    return {name: kind.load().needs for name, kind in OBJECTIVES.items()}
-
-
-def _refuse_without_mask(path, description):
-    special_ids = description and description.special_ids
-    if MASK not in (special_ids or SPECIAL_TOKENS):
-        others = [n for n, needs in _needs_by_name().items() if needs.masks == "none"]
-        raise UserError(
-            f"{path}: the vocabulary of these records has no token for hidden words, like "
-            f"[MASK]; use --objective={' or '.join(others)}"
-        )
-
-
-def _sentinels(vocabulary, config) -> tuple[int, ...]:
-    """Its own or, if it has none, the model's rows behind the last token."""
-    try:
-        return tuple(vocabulary.sentinels)
-    except UserError as error:
-        if behind := range(config.vocab_size - 1, len(vocabulary) - 1, -1):
-            return tuple(behind)
-        raise UserError(
-            f"{error}; or raise vocab_size in the config by 100, so that the model has "
-            "rows for them"
-        ) from error
-
-
-def _check_written(tokenizer, sentinel):
-    """Refuses an export whose users could not say where a text lacks something."""
-    vocabulary = tokenizer.vocabulary
-    is_known = sentinel < len(vocabulary)
-    if not is_known or tokenizer.encode(vocabulary.texts[sentinel]) != [sentinel]:
-        raise UserError(
-            f"--do_export: the tokens of {vocabulary.path} that stand for parts of a text "
-            "cannot be written in one, as <extra_id_0> can; export the model after "
-            "fine-tuning it with run_text_to_text.py"
-        )
-
-
-def _tokens(tokenizer, flags: PretrainingOptions, config) -> Tokens:
-    """What the vocabulary has for an objective that needs it."""
-    if not tokenizer:
-        raise UserError(
-            f"--objective={flags.objective} needs --vocab_file, the vocabulary of the "
-            "records, some of whose tokens stand for parts of a text"
-        )
-    vocabulary = tokenizer.vocabulary
-    ids, sentinels = vocabulary.special_ids, _sentinels(vocabulary, config)
-    if flags.do_export:
-        _check_written(tokenizer, sentinels[0])
-    return Tokens(
-        sentinels=sentinels,
-        end_id=vocabulary.end_id,
-        pad_id=vocabulary.pad_id,
-        left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),
-    )
-
-
-def _make_objective(rows, tokenizer, flags: PretrainingOptions, config) -> Objective:
-    """The chosen objective, told what it needs to know of the records."""
-    facts = {
-        "tokens": lambda: _tokens(tokenizer, flags, config),
-        "width": lambda: flags.max_seq_length,
-        "reuse_len": lambda: rows.reuse,
-    }
-    names = flags.objective_class.needs.rows
-    try:
-        return flags.make_objective(**{name: facts[name]() for name in names})
-    except ValueError as error:
-        raise UserError(f"{flags.vocab_file}: {error}") from error
 
 
 def _make_rows(flags: PretrainingOptions, records: RecordSet) -> Rows:
@@ -264,89 +206,6 @@ def _check_released(file: RecordFile, released: Instances, flags: PretrainingOpt
             )
 
 
-def _choose_objective(
-    flags: PretrainingOptions,
-    config: EncoderConfig,
-    rows_of: Rows,
-    tokenizer: Tokenizer | None,
-) -> tuple[Objective, list[Callable], reading.Schema, dict]:
-    """The objective, the steps before it, the record features, how masks are drawn.
-
-    Args:
-        rows_of: the kind of rows of each file; there are none for an export alone.
-        tokenizer: that of --vocab_file, if given.
-    Raises:
-        UserError: the records lack what the objective needs.
-    """
-    file, rows = next(iter(rows_of.items()), (None, None))
-    rows = rows or _released_rows(flags)
-    path, description = (file.path, file.description) if file else (None, None)
-    features = {feature.name: feature for feature in rows.schema()}
-    objective = _make_objective(rows, tokenizer, flags, config)
-    needs = objective.needs
-    _check_needs(flags, needs, path, rows, description, features)
-    if objective.state and not rows.rows_per_batch:
-        raise UserError(
-            f"{path}: {memory_flag(flags, objective.state)}: is for records whose rows "
-            "continue those of the batch before; write them with --instances=contiguous, "
-            "or leave the flag out"
-        )
-    steps = _mask_steps(objective, rows, description)
-    if flags.masked_lm_prob is not None and not steps:
-        raise UserError(
-            f"--masked_lm_prob={flags.masked_lm_prob}: has no effect, as no masks are "
-            f"drawn for --objective={flags.objective} in {path}; it is for records made "
-            "with --masking=dynamic"
-        )
-    names = {*_INPUTS, *needs.features, *(name for s in steps for name in s.features)}
-    if needs.masks != "none" and not steps:
-        names |= set(_MASKS)
-    schema = tuple(feature for name, feature in features.items() if name in names)
-    drawn = mask_flags(rows) if needs.masks != "none" else {}
-    if drawn:
-        drawn["mask_share"], drawn["random_share"] = _shares(needs, rows.options)
-        drawn["vocab_sha256"] = description.vocab_sha256
-    if "tokens" in needs.rows:
-        drawn["vocab_sha256"] = tokenizer.vocabulary.digest
-    return objective, steps, schema, drawn
-
-
-def _check_needs(flags: PretrainingOptions, needs, path, rows, description, features):
-    """Refuses records that lack what an objective needs; says which would do."""
-    if needs.masks != "none":
-        _refuse_without_mask(path, description)
-    holds_masks = rows.masks.are_drawn
-    if holds_masks and needs.masks != "any":
-        without = (
-            "" if description else ", as there is no description that says otherwise"
-        )
-        raise UserError(
-            f"{path}: the tokens of these records are masked{without}, and --objective="
-            f"{flags.objective} needs them as they are; write the records with "
-            "--masking=dynamic"
-        )
-    if lacking := _lacking(needs, features, rows.sentence_task):
-        fitting = [
-            name
-            for name, other in _needs_by_name().items()
-            if (other.masks == "any" or not holds_masks)
-            and not _lacking(other, features, rows.sentence_task)
-        ]
-        raise UserError(
-            f"{path}: these records ({rows.options.instances}) have no "
-            f"{', '.join(lacking)}, which --objective={flags.objective} needs; use "
-            f"--objective={' or '.join(fitting)}, or other records"
-        )
-
-
-def _lacking(needs, features, sentence_task):
-    """What an objective needs that is not in records of these features and labels."""
-    lacking = [name for name in needs.features if name not in features]
-    if not lacking and needs.sentence_task not in ("", sentence_task):
-        lacking = [f"{needs.sentence_task} labels"]
-    return lacking
-
-
 def _check_same_kind(path, rows, other, kind):
     """Refuses records in `other` that differ from those in `path`."""
     one, another = (
@@ -374,16 +233,7 @@ def _read_alike(rows):
     return mask_flags(rows) | reuse
 
 
-def mask_flags(rows: Instances) -> dict:
-    """The flags that control masks drawn in training; none if records contain masks."""
-    names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
-    names += ("ngram",)
-    if rows.masks.are_drawn:
-        return {}
-    return {name: getattr(rows.options, name) for name in names}
-
-
-def _open(files, rows_of, flags: PretrainingOptions, config, schema):
+def _open(files, rows_of, flags: PretrainingOptions, config, schema, mixed=None):
     """Opens record files; refuses those that contradict the flags or the config."""
     for file in files:
         if file.description:
@@ -392,7 +242,15 @@ def _open(files, rows_of, flags: PretrainingOptions, config, schema):
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
     together = _rows_per_batch({file: rows_of[file] for file in files})
-    opened = reading.Records(files, schema, sizes, together)
+    if together and mixed:
+        raise UserError(
+            f"{files[0].path}: in these records, each row continues that of the batch "
+            "before, so they cannot be mixed; leave out weights and --source_temperature"
+        )
+    if mixed:
+        opened = MixedRecords(*mixed, schema, sizes)
+    else:
+        opened = reading.Records(files, schema, sizes, together)
     opened.check_beginnings()
     return opened
 
@@ -496,13 +354,13 @@ def blaming(data: reading.Records) -> Iterator[None]:
 def identity(data: reading.Records) -> dict:
     """What identifies the records: names and numbers, and a digest of the files.
 
-    That is of the beginning and the size of each.
+    That is of the beginning and the size of each. If they are mixed, the sources and their
+    shares identify them, too.
     """
-    hasher = hashlib.sha256()
-    for file in data.files:
-        hasher.update(file.beginning.digest)
-        hasher.update(b"%d\n" % file.beginning.size)
+    mixed = data if isinstance(data, MixedRecords) else None
     return {
         "input_file": [[os.path.basename(f.path), f.total] for f in data.files],
-        "input_file_sha256": hasher.hexdigest(),
+        "input_file_sha256": data.digest,
+        "mixture": mixed and str(mixed.mixture),
+        "sources_sha256": mixed and [each.digest for each in mixed.sources.values()],
     }

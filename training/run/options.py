@@ -65,10 +65,12 @@ class RunOptions(options.Group):
         "out.",
         common=True,
     )
-    export_dtype: str = options.field(
+    export_precision: str = options.field(
         "float32",
-        choices=("float32", "mixed_bfloat16"),
-        help="Type of the matrix products in the export.",
+        choices=portable.PRECISIONS,
+        help="Type in which an export stores its weights; ONNX and LiteRT have float32, "
+        "float16 and int8. A SavedModel multiplies in bfloat16 if this is bfloat16 or "
+        "int8, otherwise in float32.",
     )
     export_formats: list[str] = options.field(
         [],
@@ -241,9 +243,7 @@ class RunOptions(options.Group):
     def __post_init__(self):
         super().__post_init__()
         self._check_optimizer()
-        if self.export_formats and self.export_dtype != "float32":
-            raise UserError("--export_formats needs --export_dtype=float32")
-        portable.check_known(self.export_formats)
+        portable.check_known(self.export_formats, self.export_precision)
         if self.export_formats:
             from training import backend  # noqa: F401  loads TensorFlow quietly
 

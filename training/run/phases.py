@@ -16,6 +16,7 @@ from training.storage import loading
 from training.storage.source import Source
 from errors import UserError
 from modeling.optimizers.table import OptimizerSettings
+from text.records.mixture import SourceOrder, counts_in
 from training.run.position import STEP, Position
 
 _OF_SCHEDULE = (
@@ -28,7 +29,7 @@ _OF_SCHEDULE = (
     "num_warmup_steps",
 )
 _STEPS_AT_ONCE = 1 << 20
-_RECORDS = ("input_file", "input_file_sha256")
+_RECORDS = ("input_file", "input_file_sha256", "mixture", "sources_sha256")
 
 
 def free_settings(began: Mapping, settings: Mapping, step: int) -> tuple[str, ...]:
@@ -119,12 +120,27 @@ def continue_checkpoint(
 
 
 def _find_place(position: Position, began: Mapping, settings: Mapping) -> None:
-    """Where to read on: behind what was read of the same records; other ones from 0."""
+    """Where to read on: behind what was read of the same records; other ones from 0.
+
+    So does each source of a mixture, in whatever shares and with whichever others.
+    """
     if not began:
         return  # nothing says what was read
     size, before = settings["train_batch_size"], began.get("train_batch_size")
-    if any(began.get(name) != settings[name] for name in _RECORDS):
+    if any(began.get(name) != settings.get(name) for name in _RECORDS):
+        if began.get("mixture") and settings.get("mixture"):
+            position.rows_read = _rows_read(position, began, settings)
         position.batch_offset = -position.step
     elif size != before:
         rows = position.next_batch * before
         position.batch_offset = -(-rows // size) - position.step
+
+
+def _rows_read(position, began, settings):
+    """How many rows of each source of a mixture an earlier one has read."""
+    schedule = SourceOrder(counts_in(began["mixture"]), began["seed"])
+    read = schedule.before(position.next_batch * began["train_batch_size"])
+    if position.rows_read:
+        read += np.array(position.rows_read)
+    before = dict(zip(began["sources_sha256"], read.tolist(), strict=True))
+    return tuple(before.get(source, 0) for source in settings["sources_sha256"])

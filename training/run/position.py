@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 
 STEP = "global_step"
-# The entries of a checkpoint besides weights and slots.
+_ROWS_READ = "training/rows_read"
+# The other entries of a checkpoint besides weights and slots.
 _ENTRIES = {
     "step": STEP,
     "skipped": "training/skipped_updates",
@@ -25,27 +26,33 @@ class Position:
         skipped_in_a_row: how many of the last.
         batch_offset: the number of the next batch of the records, less `step`. It is 0 but
             in runs that continue one with other records or batches.
+        rows_read: of a mixture, how many rows of each source were read before its first
+            batch; empty but in runs that continue one with another mixture.
     """
 
     step: int = 0
     skipped: int = 0
     skipped_in_a_row: int = 0
     batch_offset: int = 0
+    rows_read: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, tensors: Mapping) -> "Position":
         """That of a checkpoint; the release's have the step alone."""
         return cls(
-            **{name: int(tensors.get(entry, 0)) for name, entry in _ENTRIES.items()}
+            **{name: int(tensors.get(entry, 0)) for name, entry in _ENTRIES.items()},
+            rows_read=tuple(np.asarray(tensors.get(_ROWS_READ, ())).tolist()),
         )
 
     @property
     def next_batch(self) -> int:
         return self.step + self.batch_offset
 
-    def entries(self) -> dict[str, np.int64]:
+    def entries(self) -> dict[str, np.int64 | np.ndarray]:
         """What a checkpoint says of it."""
         entries = {e: np.int64(getattr(self, name)) for name, e in _ENTRIES.items()}
         if not self.batch_offset:
             del entries[_ENTRIES["batch_offset"]]
+        if self.rows_read:
+            entries[_ROWS_READ] = np.array(self.rows_read, np.int64)
         return entries

@@ -8,6 +8,7 @@ import atexit
 import io
 import json
 import time
+from collections.abc import Callable
 
 from training import metrics
 from training.backend import tf
@@ -31,6 +32,8 @@ class Report:
         active: False on hosts that only compute.
         model: what its lines begin with, where a command has several models.
         percentages: whether the scores of evaluations are; see `metrics.in_words`.
+    Attributes:
+        watch: step -> what else to report of a training there, and lines to print.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Report:
         self._active = active
         self._model = f"{model}: " if model else ""
         self._percentages = percentages
+        self.watch: Callable[[int], tuple[dict[str, float], list[str]]] | None = None
         self._printed = self._shown = time.monotonic()
         self._events = {}
         self._path = folder.file(METRICS)
@@ -106,10 +110,21 @@ class Report:
             texts.append(text)
         return f"{begin}: {', '.join(texts + [end] * bool(end))}"
 
+    def _lines_by_source(self, values):
+        """Those of values that are called loss/wiki or epochs/wiki; not parts of losses."""
+        by_metric = {"loss": {}, "epochs": {}}
+        for name, value in values.items():
+            metric, _, source = name.partition("/")
+            if source and metric in by_metric:
+                by_metric[metric][source] = value
+        for metric, of_sources in by_metric.items():
+            if of_sources:
+                yield self._line(f"  {metric} by source", of_sources)
+
     def _training_line(self, step, values, per_second):
         left = duration((self._total_steps - step) / per_second)
         speed = f"{per_second * self._batch_size:.4g} examples/s"
-        return self._line(self._place(step), values, f"{speed}, {left} left")
+        return self._line(self._place(step), _of_all(values), f"{speed}, {left} left")
 
     def live(
         self, step: int, values: dict[str, float], *, updates: int, seconds: float
@@ -132,7 +147,11 @@ class Report:
     ) -> None:
         """Reports an interval of `updates` updates that took `seconds`."""
         per_second = updates / seconds
+        more, lines = self.watch(step) if self.watch else ({}, [])
+        values = values | more
         self._print(self._training_line(step, values, per_second))
+        for line in (*self._lines_by_source(values), *lines):
+            self._print(line)
         values = values | {"examples_per_second": per_second * self._batch_size}
         self._write(step, values, kind="train")
 
@@ -143,7 +162,9 @@ class Report:
 
     def scores(self, what: str, values: dict[str, float]) -> None:
         """Prints losses and metrics."""
-        self._print(self._line(what, values, percentages=self._percentages))
+        self._print(self._line(what, _of_all(values), percentages=self._percentages))
+        for line in self._lines_by_source(values):
+            self._print(line)
 
     def _write(self, step, values, kind):
         if not self._active:
@@ -189,6 +210,11 @@ class Report:
             self._folder.write(METRICS, b"".join(kept))
 
 
+def _of_all(values):
+    """Those that are not of one source."""
+    return {name: value for name, value in values.items() if "/" not in name}
+
+
 def _write_scalar(name, value, step):
     # tf.summary.scalar needs the tensorboard package; this is what it writes.
     metadata = tf.compat.v1.SummaryMetadata(
@@ -218,6 +244,7 @@ def _report_of(line):
 
 # How it goes, not what it learns.
 _OF_A_RUN = ("examples_per_second", "skipped_updates")
+_MOST_SOURCES = 10  # whose curves can be told apart
 _PANELS = {
     "loss": ("loss (nats)", "_loss"),
     "accuracy": ("accuracy and scores", "_accuracy"),
@@ -231,15 +258,24 @@ def _names(rows: list[dict]) -> dict[str, list[str]]:
     trained = {name for row in rows if row["kind"] == "train" for name in row}
     names = dict.fromkeys(name for row in rows for name in row)
     panels = {
-        panel: [n for n in names if n == panel or (ending and n.endswith(ending))]
+        panel: [
+            n
+            for n in names
+            if n.split("/")[0] == panel or (ending and n.endswith(ending))
+        ]
         for panel, (_, ending) in _PANELS.items()
     }
+    of_sources = [name for name in panels["loss"] if "/" in name]
+    if len(of_sources) > _MOST_SOURCES:
+        panels["loss"] = [name for name in panels["loss"] if "/" not in name]
     # Values that only evaluations have are scores, and so are shares.
     others = {"step", "kind", *_OF_A_RUN}.union(*panels.values())
     panels["accuracy"] += [
         name
         for name in names
-        if name not in others and (name not in trained or _are_shares(rows, name))
+        if name not in others
+        and "/" not in name
+        and (name not in trained or _are_shares(rows, name))
     ]
     return panels
 

@@ -32,6 +32,12 @@ def unpack(export: str, folder: Folder) -> None:
         export: a folder with export.json.
     """
     described = predictor.read_description(os.path.join(export, predictor.DESCRIPTION))
+    precision = described.get("precision", "float32")
+    if precision != "float32":
+        raise UserError(
+            f"{export}: its weights are {precision}, and only those of a float32 export "
+            "can be used again; pass the output_dir that it was made from"
+        )
     with anywhere.access(export):
         for model in (predictor.TEXT, predictor.TENSORS):
             checksums.check_model(os.path.join(export, model), described, model)

@@ -77,7 +77,7 @@ class Facts:
             known; no path, for a card is public.
         data: what it learned from, a line each.
         task: the name of the task that has the scores.
-        scores: of the held-out data, by name.
+        scores: of an evaluation, by name.
         settings: the settings of the training, by name.
     """
 
@@ -235,7 +235,7 @@ def _card(
         "Use": [use],
     }
     if facts.scores:
-        sections["Scores"][:0] = ["| score | held-out data |", "|---|---|"]
+        sections["Scores"][:0] = [f"| score | {_data_of_scores(facts)} |", "|---|---|"]
     return _CARD.format(
         head="\n".join(f"{key}: {_yaml(value)}" for key, value in head.items()),
         name=name,
@@ -248,8 +248,13 @@ def _card(
     )
 
 
+def _data_of_scores(facts):
+    # Without a task, they may be the records of the training.
+    return "held-out data" if facts.task else "evaluation"
+
+
 def _result(task, facts):
-    dataset = facts.task or "held-out data"
+    dataset = facts.task or _data_of_scores(facts)
     return {
         "task": {"type": task},
         "dataset": {

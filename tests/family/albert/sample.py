@@ -28,3 +28,5 @@ DIVIDED = {
         OptimizerSettings("lamb"),
     )
 }
+FINE_TUNED = {"albert": ("QuestionAnswering",)}
+FIRST_HEADS = {"albert": 0.02}

@@ -22,4 +22,12 @@ DIVIDED = {
         "discriminator_logits",
     )
 }
+ADAPTED = {
+    "electra": samples.Adapted(
+        {"embedding_size": 16, "type_vocab_size": 2, "pooler_act": "gelu_erf"},
+        # Only a classifier has a pooler.
+        missing="electra/pooler/dense/bias",
+    )
+}
+FINE_TUNED = {"electra": ("MultipleChoice",)}
 STUDENTS = {"electra/hf/electra_masked_lm": [0]}

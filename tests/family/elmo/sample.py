@@ -26,3 +26,5 @@ DIVIDED = {
         "sequence_output",
     )
 }
+FINE_TUNED = {"elmo": ("MultipleChoice",)}
+FIRST_HEADS = {"elmo": 0.1}

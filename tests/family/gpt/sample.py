@@ -10,4 +10,6 @@ _SIZES = {k: v for k, v in samples.DIVIDED_SIZES.items() if k != "type_vocab_siz
 DIVIDED = {
     "next token": samples.Divided(NextToken, GptConfig(**_SIZES), "sequence_output")
 }
+FINE_TUNED = {"gpt": ("TokenClassification",)}
+WORD_TEACHERS = CONFIGS
 STUDENTS = {"gpt/hf": [0, 2]}

@@ -16,7 +16,7 @@ from family.gpt import next_token
 from family.gpt.encoder import GptConfig
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.bert import BertConfig
-from tests import jobs, tiny
+from tests import by_source, jobs, tiny
 from tests import test_run_pretraining_distilled as distilled
 from tests.pretraining import RECORDS, TINY, results, run, run_on
 from tests.records import make_records
@@ -77,6 +77,12 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
         np.testing.assert_allclose(mine, other, rtol=close, atol=close)
     without = losses.vocabulary_cross_entropy(hidden, table, bias, *labels)
     np.testing.assert_allclose(without, expected[:2], rtol=1e-6)
+
+
+def test_losses_by_source_are_those_of_its_rows(monkeypatch):
+    """Though the network adds up a batch, in parts of five tokens."""
+    monkeypatch.setattr(losses, "LOGIT_BYTES", 5 * 40 * 4)
+    by_source.check(next_token.NextToken(), attention_direction="left_to_right")
 
 
 ON_JAX = """

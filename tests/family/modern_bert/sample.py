@@ -20,3 +20,15 @@ DIVIDED = {
         "masked_lm_logits",
     )
 }
+ADAPTED = {
+    "modern_bert": samples.Adapted(
+        module="model.layers.#.attn.",
+        targets={"Wqkv": 48},
+        lacks="/head/",
+        head=("classifier", "head.dense", "head.norm"),
+        saved=("classifier", "head.dense", "head.norm"),
+    )
+}
+FINE_TUNED = {"modern_bert": ("SequenceClassification", "TokenClassification")}
+FIRST_HEADS = {"modern_bert": 0.125}
+WORD_TEACHERS = CONFIGS

@@ -19,3 +19,4 @@ DIVIDED = {
         OptimizerSettings("adafactor"),
     )
 }
+FINE_TUNED = {"t5": ("QuestionAnswering",)}

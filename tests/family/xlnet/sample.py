@@ -29,3 +29,4 @@ DIVIDED = {
         steps=(DrawSpans(alpha=6, beta=1, counts=np.full(65, 10), **samples.DRAWN),),
     )
 }
+FINE_TUNED = {"xlnet": ("SequenceClassification", "QuestionAnswering")}

@@ -1,5 +1,6 @@
 """A classifier's students: their teachers, kept answers, resumed runs, what they leave."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -13,8 +14,7 @@ from training.storage import exported
 from training.storage.folder import Folder
 from training.storage.source import Source
 from errors import UserError
-from modeling.architectures.table import ARCHITECTURES
-from tests import conversion, distillation, forked, jobs, tiers, tiny
+from tests import conversion, distillation, forked, jobs, samples, tiers
 from tests.distillation import TRAINED
 from training.finetuning import teacher
 
@@ -200,13 +200,10 @@ def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path
 @pytest.mark.exhaustive
 def test_students_of_other_networks(files):
     """Another architecture, BiLSTM layers; the teacher has neither."""
-    for name in ARCHITECTURES.keys() & {"albert", "electra", "roberta"}:
+    size = json.loads((files.folder / "config.json").read_text())["vocab_size"]
+    for name, config in samples.collect("CONFIGS").items():
         path = files.folder / f"{name}.json"
-        config = tiny.config(max_position_embeddings=40, hidden_size=8)
-        config = json.loads(config.to_json_string()) | {"architecture": name}
-        if name == "roberta":
-            config["pad_token_id"] = 0
-        path.write_text(json.dumps(config))
+        path.write_text(dataclasses.replace(config, vocab_size=size).to_json_string())
         files.run(name, bert_config_file=str(path), **ONE_UPDATE)
     weights = files.run("lstm", lstm_layers=1, lstm_size=4, **ONE_UPDATE)
     assert any("lstm" in name for name in weights)

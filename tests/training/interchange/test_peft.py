@@ -18,11 +18,6 @@ from training.interchange import peft
 from training.interchange.table import adapter_of
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-HEADS = {
-    "bert": ["classifier"],
-    "roberta": ["classifier.dense", "classifier.out_proj"],
-    "electra": ["classifier.dense", "classifier.out_proj"],
-}
 
 
 @pytest.fixture(scope="module", params=peft_adapters.CONFIGS)
@@ -78,20 +73,24 @@ def check_same(found, expected):
 
 def test_files_are_named_as_pefts_and_come_back_as_they_were(adapted):
     kind, folder = adapted
-    tensors = stored(folder / "ours")
-    module = f"base_model.model.{kind}.encoder.layer.1.attention.self"
-    assert tensors[f"{module}.query.lora_A.weight"].shape == (2, 16)
-    assert tensors[f"{module}.value.lora_B.weight"].shape == (16, 2)
+    tensors, row = stored(folder / "ours"), peft_adapters.ROWS[kind]
+    modules = [row.module.format(kind).replace("#", number) for number in "01"]
+    for name, width in row.targets.items():
+        module = f"base_model.model.{modules[1]}{name}"
+        assert tensors[f"{module}.lora_A.weight"].shape == (2, 16)
+        assert tensors[f"{module}.lora_B.weight"].shape == (width, 2)
     others = {name for name in names_in(folder / "ours") if "lora" not in name}
-    assert others == {f"{n}.{end}" for n in HEADS[kind] for end in ("weight", "bias")}
+    assert (
+        {name.removesuffix(".bias") for name in others if ".bias" in name}
+        <= {*row.head}
+        == {name.removesuffix(".weight") for name in others if ".weight" in name}
+    )
     said = config(folder / "ours")
     assert said["r"] == 2 and said["lora_alpha"] == 4
     assert said["target_modules"] == [
-        f"{kind}.encoder.layer.{number}.attention.self.{name}"
-        for number in (0, 1)
-        for name in ("query", "value")
+        f"{m}{name}" for m in modules for name in row.targets
     ]
-    assert said["modules_to_save"] == ["classifier"]
+    assert said["modules_to_save"] == list(row.saved)
     assert said["task_type"] == "SEQ_CLS"
     assert said["base_model_name_or_path"] == str(folder / "base")
     # Read with its base, it is the model that was trained.
@@ -121,12 +120,11 @@ def test_the_config_is_that_of_the_base_with_the_adapters_head(adapted):
     bare = read_config(str(folder / "base"))
     network = tasks.Classification(2).network(bare)
     variables = {v.path: v for v in network.weights}
-    if kind != "electra":
+    missing = peft_adapters.ROWS[kind].missing
+    if not missing:
         assert Source.open(str(folder / "ours")).load(variables, required="")
         return
-    with pytest.raises(
-        UserError, match="head also consists of electra/pooler/dense/bia"
-    ):
+    with pytest.raises(UserError, match=f"head also consists of {missing}"):
         Source.open(str(folder / "ours")).load(variables)
     # The encoder alone may be used for anything.
     encoder = {v.path: v for v in network.encoder.weights}

@@ -23,9 +23,8 @@ from training.storage.source import Source, read_config
 from errors import UserError
 from modeling.objectives import tasks
 from tests.conversion import convert
-from tests.training.interchange.transformers_configs import CLASSES, Case, case, cases
+from tests.training.interchange.transformers_configs import ROWS, Case, case, cases
 from tests.training.interchange.transformers_models import (
-    WITHOUT_OURS,
     batch,
     difference,
     learn_answers,
@@ -38,13 +37,11 @@ from tests.training.interchange.transformers_models import (
 pytestmark = pytest.mark.slow
 
 CLOSE = 1e-5
-# Of these, nothing is read, because their encoder has another name in the file.
-UNREAD = {"T5ForSequenceClassification", "T5ForTokenClassification"}
 CASES = [
     (architecture, their_class)
-    for architecture, classes in CLASSES.items()
-    for their_class in classes
-    if their_class not in WITHOUT_OURS | UNREAD
+    for architecture, row in ROWS.items()
+    for their_class in row.classes
+    if their_class not in (*row.without_ours, *row.unread)
 ]
 # Keys of a config that are not kept: they change no output (all outputs are compared), or
 # only their training or their generation of text.
@@ -91,9 +88,10 @@ def check(case: Case, folder: pathlib.Path) -> Outcome:
 
 def _check_refusal(case, message):
     assert "\n" not in message and len(message) < 600, (message, str(case))
-    if case.their_class in WITHOUT_OURS | UNREAD and not case.odd:
+    is_incomplete = case.their_class in (*case.row.without_ours, *case.row.unread)
+    if is_incomplete and not case.odd:
         assert "contains " in message, (message, str(case))
-    elif case.their_class not in WITHOUT_OURS | UNREAD:
+    elif not is_incomplete:
         named = [re.escape(key) for key in case.odd]
         if "tie_word_embeddings" in case.odd:  # known by its tensor
             named.append("differs from the table")
@@ -102,8 +100,8 @@ def _check_refusal(case, message):
 
 def _check_same(case, model, expected, folder) -> float:
     again, loading = load(case, folder)
-    if case.their_class == "T5Model":  # which is written as one with logits
-        loading = {k: v - {"lm_head.weight"} for k, v in loading.items()}
+    added = case.row.added.get(case.their_class, set())
+    loading = {key: names - added for key, names in loading.items()}
     assert not any(loading.values()), (loading, str(case))
     before, after = model.state_dict(), again.state_dict()
     assert before.keys() == after.keys(), str(case)
@@ -133,11 +131,12 @@ def test_a_model_of_theirs_is_read_and_comes_back(architecture, their_class, tmp
 
 @pytest.mark.parametrize(
     "architecture",
-    [name for name in ("bert", "roberta", "albert", "electra") if name in CLASSES],
+    [name for name, row in ROWS.items() if row.trains_padding is not None],
 )
 def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
     """With padding in the softmax. They never train the vector of [PAD]; BERT does."""
-    name = CLASSES[architecture][0].removesuffix("Model") + "ForQuestionAnswering"
+    row = ROWS[architecture]
+    name = row.classes[0].removesuffix("Model") + "ForQuestionAnswering"
     usual = case(architecture, name, 5, random.Random(5), may_be_odd=False)
     model = make(usual, tmp_path / "theirs")
     answers = {
@@ -160,8 +159,8 @@ def test_questions_are_learned_as_theirs_are(architecture, tmp_path):
     gradients = tape.gradient(loss, {name: variables[name].value for name in names})
     for name, gradient in gradients.items():
         gradient = tf.convert_to_tensor(gradient).numpy()
-        if name.endswith("/word_embeddings") and architecture != "roberta":
-            gradient[0] = 0
+        if name.endswith("/word_embeddings") and row.trains_padding:
+            gradient[usual.values.get("pad_token_id", row.pad)] = 0
         np.testing.assert_allclose(
             gradient, expected[name], rtol=0, atol=1e-5, err_msg=name
         )

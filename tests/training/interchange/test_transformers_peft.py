@@ -1,5 +1,7 @@
 """Adapters that go to peft and come from it give the same logits there and here."""
 
+import itertools
+import json
 import os
 import sys
 
@@ -7,9 +9,10 @@ import numpy as np
 import pytest
 
 import tests
-from tests import jobs, peft_adapters
+from tests import jobs, peft_adapters, tiers
 from tests.conversion import convert
 from tests.training.interchange import transformers_adapters
+from tests.training.interchange.transformers_configs import ROWS
 from tests.training.interchange.transformers_models import difference, theirs
 
 pytestmark = [
@@ -19,18 +22,17 @@ pytestmark = [
 ]
 
 CLOSE = 2e-6
-FEW = {
-    *((name, "classification") for name in transformers_adapters.ARCHITECTURES),
-    *(("bert", "no head"), ("roberta", "tagging"), ("albert", "questions")),
-    *(("electra", "choice"), ("xlnet", "choice")),
-}
-CASES = [
-    pytest.param(
-        name, head, marks=() if (name, head) in FEW else pytest.mark.exhaustive
-    )
-    for name in transformers_adapters.ARCHITECTURES
-    for head in transformers_adapters.HEADS
-]
+_EVERY = itertools.product(
+    transformers_adapters.ARCHITECTURES, transformers_adapters.HEADS
+)
+CASES = tiers.cases(
+    _EVERY,
+    [
+        (name, head)
+        for name in transformers_adapters.ARCHITECTURES
+        for head in ("classification", *ROWS[name].few)
+    ],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,10 @@ def test_what_we_train_has_the_same_logits_there(kind, tmp_path):
     ids = rng.integers(5, 15, (3, 8))
     np.savez(tmp_path / "inputs.npz", input_ids=ids, attention_mask=np.ones_like(ids))
     program = tests.ROOT / "tests" / "programs" / "ask_peft.py"
-    done = jobs.finished([sys.executable, str(program), str(tmp_path)])
+    row = peft_adapters.ROWS[kind]
+    more = {"target_modules": [*row.targets], "modules_to_save": row.saved}
+    asked = [sys.executable, str(program), str(tmp_path), json.dumps(more)]
+    done = jobs.finished(asked)
     assert done.returncode == 0, done.stderr
     inputs = {"input_ids": ids.astype(np.int32)}
     for name, path in (("ours", "output"), ("theirs", "theirs")):

@@ -26,8 +26,8 @@ from training.storage import checkpoint, whole_model
 from training.storage.folder import Folder
 from tests import hostile_texts, samples
 from tests.conversion import convert
+from tests.training.interchange.transformers_rows import Tokenizer
 from text.tokenizers import sentencepiece_files
-from text.tokenizers.sentencepiece_files import Piece
 from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.word_splitter import WordSplitter
 from text.tokenizers.wordpiece import WordPiece
@@ -40,53 +40,33 @@ pytestmark = [
     ),
 ]
 
+# Before PyTorch, after which it crashes when it reads a model.
+sentencepiece_files.library()
 UNCASED = str(tests.GOLDEN / "tokenization" / "uncased_vocab.txt")
 CASED = str(tests.GOLDEN / "tokenization" / "cased_vocab.txt")
-BYTES = tests.GOLDEN / "byte_bpe"
-GPT = tests.GOLDEN / "gpt_bpe"
-PIECES = tests.GOLDEN / "sentencepiece"
 
-# Folder -> model type, their class, its arguments; our vocabulary and flags.
-_KINDS = {
-    "uncased": ("bert", "BertTokenizer", {"vocab": UNCASED}, UNCASED, {}),
-    "cased": (
-        *("bert", "BertTokenizer", {"vocab": CASED, "do_lower_case": False}),
-        *(CASED, {"do_lower_case": False}),
-    ),
-    "accents": (
-        *("bert", "BertTokenizer", {"vocab": UNCASED, "strip_accents": False}),
-        *(UNCASED, {"strip_accents": False}),
-    ),
-    "unspaced": (
-        *("bert", "BertTokenizer", {"vocab": UNCASED, "tokenize_chinese_chars": False}),
-        *(UNCASED, {"split_cjk": False}),
-    ),
-    "electra": ("electra", "BertTokenizer", {"vocab": UNCASED}, UNCASED, {}),
-    "roberta": (
-        *("roberta", "RobertaTokenizer"),
-        {"vocab": f"{BYTES}/vocab.json", "merges": f"{BYTES}/merges.txt"},
-        *(str(BYTES), {}),
-    ),
-    "gpt": (
-        *("openai-gpt", "OpenAIGPTTokenizer"),
-        {"vocab": f"{GPT}/encoder_bpe_40000.json", "merges": f"{GPT}/vocab_40000.bpe"},
-        *(f"{GPT}/encoder_bpe_40000.json", {}),
-    ),
-    "albert": (
-        *("albert", "AlbertTokenizer", {"model": f"{PIECES}/tiny.model"}),
-        *(f"{PIECES}/tiny.model", {}),
-    ),
-    "xlnet": (
-        *("xlnet", "XLNetTokenizer", {"model": f"{PIECES}/xlnet.model"}),
-        *(f"{PIECES}/xlnet.model", {}),
-    ),
-}
-CONFIGS = samples.collect("CONFIGS")
+
+def _of_bert(path, **flags):
+    theirs = {"split_cjk": "tokenize_chinese_chars"}
+    theirs = {theirs.get(name, name): value for name, value in flags.items()}
+    return Tokenizer(
+        "bert",
+        "BertTokenizer",
+        "words",
+        lambda _: ({"vocab": path} | theirs, path),
+        flags,
+    )
+
+
 KINDS = {
-    name: row for name, row in _KINDS.items() if row[0] == "bert" or name in CONFIGS
-}
+    "uncased": _of_bert(UNCASED),
+    "cased": _of_bert(CASED, do_lower_case=False),
+    "accents": _of_bert(UNCASED, strip_accents=False),
+    "unspaced": _of_bert(UNCASED, split_cjk=False),
+} | samples.collect("TOKENIZERS", "transformers_cases")
 # Those whose whole folder convert_checkpoint.py writes, too.
-CONVERTED = [name for name in ("electra", "roberta") if name in CONFIGS]
+CONVERTED = [name for name, row in KINDS.items() if row.is_converted]
+CONFIGS = samples.collect("CONFIGS")
 SIZES = {
     "hidden_size": 4,
     "num_hidden_layers": 1,
@@ -168,23 +148,9 @@ def _causes_of_pieces(tokenizer, written):
     return causes
 
 
-def t5_model() -> bytes:
-    """The pieces of XLNet's golden model, with the special tokens of T5."""
-    model = (PIECES / "xlnet.model").read_bytes()
-    normal = [(t, s) for t, s, _ in sentencepiece_files.pieces(model) if s < 0]
-    special = (
-        ("<pad>", Piece.CONTROL),
-        ("</s>", Piece.CONTROL),
-        ("<unk>", Piece.UNKNOWN),
-    )
-    pieces = [(token, 0.0, kind) for token, kind in special]
-    pieces += [(token, score, Piece.NORMAL) for token, score in normal]
-    return sentencepiece_files.model(pieces, sentencepiece_files.specification(model))
-
-
-def _convert(folder: pathlib.Path, name: str) -> str:
+def _convert(folder: pathlib.Path, name: str, path: str) -> str:
     """Makes a model with the vocabulary of a kind, and converts it; its folder's name."""
-    *_, path, flags = KINDS[name]
+    flags = KINDS[name].flags
     size = len(TokenizerOptions(**flags).load_tokenizer(path).vocabulary.tokens)
     config = dataclasses.replace(CONFIGS[name], vocab_size=size, **SIZES)
     released, target = folder / f"released {name}", f"converted {name}"
@@ -202,18 +168,14 @@ def compare(folder: pathlib.Path, number: int) -> dict[str, collections.Counter]
     Kinds are those of KINDS as transformers writes them, ("written ") as we do, and
     ("converted ") as convert_checkpoint.py does.
     """
-    make, texts = {}, hostile_texts.texts(number)
-    made = folder / "t5.model"
-    made.write_bytes(t5_model())
-    kinds = dict(KINDS)
-    if "t5" in CONFIGS:
-        kinds["t5"] = ("t5", "T5Tokenizer", {"model": str(made)}, str(made), {})
-    for name, (model_type, kind, arguments, path, flags) in kinds.items():
-        make[name] = kind, arguments
-        ours = TokenizerOptions(**flags).load_tokenizer(path)
+    make, paths, texts = {}, {}, hostile_texts.texts(number)
+    for name, row in KINDS.items():
+        arguments, paths[name] = row.make(folder)
+        make[name] = row.their_class, arguments
+        ours = TokenizerOptions(**row.flags).load_tokenizer(paths[name])
         for target in (name, f"written {name}"):
             (folder / target).mkdir()
-            said = json.dumps({"model_type": model_type})
+            said = json.dumps({"model_type": row.model_type})
             (folder / target / "config.json").write_text(said)
         for file, content in ours.files.items():
             (folder / target / file).write_bytes(content)
@@ -221,7 +183,7 @@ def compare(folder: pathlib.Path, number: int) -> dict[str, collections.Counter]
         config = json.dumps(ours.hugging_face().config)
         (folder / target / "tokenizer_config.json").write_text(config)
     names = [*make, *(f"written {name}" for name in make)]
-    names += [_convert(folder, name) for name in CONVERTED]
+    names += [_convert(folder, name, paths[name]) for name in CONVERTED]
     for name, content in (("make", make), ("split", names), ("texts", texts)):
         (folder / f"{name}.json").write_text(json.dumps(content))
     program = tests.ROOT / "tests" / "programs" / "ask_tokenizers.py"
@@ -237,9 +199,7 @@ def compare(folder: pathlib.Path, number: int) -> dict[str, collections.Counter]
 def _differences(folder, texts):
     *by_us, name = folder.name.split()
     written = bool(by_us)
-    *_, flags = KINDS.get(name, ({},))
-    if not written:  # the file decides
-        flags = {}
+    flags = KINDS[name].flags if written else {}  # otherwise, the file decides
     ours = TokenizerOptions(**flags).load_tokenizer(str(folder))
     causes = (
         _causes_of_words(ours)
@@ -259,28 +219,28 @@ def differences(tmp_path_factory):
     return compare(tmp_path_factory.mktemp("asked"), 2000)
 
 
-NAMES = [*KINDS, *(["t5"] if "t5" in CONFIGS else [])]
-NAMES += [
-    *(f"written {name}" for name in NAMES),
-    *(f"converted {n}" for n in CONVERTED),
+NAMES = [
+    *KINDS,
+    *(f"written {name}" for name in KINDS),
+    *(f"converted {name}" for name in CONVERTED),
 ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_is_listed_has_other_ids(differences, name):
     found = differences[name]
-    kind = name.split()[-1]
+    *by_us, kind = name.split()
+    row = KINDS[kind]
     allowed = {SPECIAL}
-    if kind in ("uncased", "cased", "accents", "unspaced", "electra"):
-        allowed |= {LONG, TABLES, SIGMA}
-        allowed |= {LETTERS} if kind in ("accents", "cased") else set()
-    elif kind in ("albert", "xlnet", "t5"):
-        allowed |= {NUMBERS, TABLES, TIES}
-        allowed |= set() if kind != name else {QUOTES, COMPOSED}
+    if row.form == "words":
+        keeps_marks = row.flags.keys() & {"do_lower_case", "strip_accents"}
+        allowed |= {LONG, TABLES, SIGMA, *([LETTERS] if keeps_marks else [])}
+    elif row.form == "pieces":
+        allowed |= {NUMBERS, TABLES, TIES, *([] if by_us else [QUOTES, COMPOSED])}
     assert found.keys() <= allowed, found
     assert found[SPECIAL]  # which are met
     assert found[TIES] <= 5, found
-    if name in ("written albert", "written xlnet", "written t5"):
+    if row.form == "pieces" and by_us:
         # With the steps of their own classes, hundreds have.
         assert found.total() - found[SPECIAL] <= 5, found
 

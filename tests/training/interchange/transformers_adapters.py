@@ -8,7 +8,7 @@ import numpy as np
 
 from training.storage.source import Source, read_config
 from tests.training.interchange import transformers_models as models
-from tests.training.interchange.transformers_configs import CLASSES, Case, case
+from tests.training.interchange.transformers_configs import ROWS, Case, case
 
 # Head -> the ending of a class, and what peft calls its task.
 HEADS = {
@@ -18,28 +18,14 @@ HEADS = {
     "choice": ("ForMultipleChoice", None),
     "no head": ("Model", "FEATURE_EXTRACTION"),
 }
-# What is adapted; some names end like those of modules that are not.
-_OF_BERT = r".*encoder\.layer\.\d+\.(attention\.self\.key|attention\.output\.dense)"
-_TARGETS = {
-    "bert": _OF_BERT,
-    "roberta": _OF_BERT,
-    "electra": _OF_BERT,
-    "albert": r".*\.albert_layers\.\d+\.(attention\.value|attention\.dense|ffn)",
-    "xlnet": r".*\.ff\.layer_2",
-}
-ARCHITECTURES = tuple(name for name in _TARGETS if name in CLASSES)
-# Modules of heads that peft does not know.
-_SAVED = {
-    ("xlnet", "classification"): ["sequence_summary", "logits_proj"],
-    ("xlnet", "choice"): ["sequence_summary", "logits_proj"],
-    ("electra", "choice"): ["sequence_summary", "classifier"],
-}
+ARCHITECTURES = tuple(name for name, row in ROWS.items() if row.targets)
 
 
 def case_of(architecture: str, head: str, number: int = 1) -> Case:
-    name = CLASSES[architecture][0].removesuffix("Model") + HEADS[head][0]
-    if name == "XLNetForQuestionAnswering":
-        name += "Simple"
+    classes = ROWS[architecture].classes
+    name = classes[0].removesuffix("Model") + HEADS[head][0]
+    # Of two heads for questions, the one like BERT's.
+    name = f"{name}Simple" if f"{name}Simple" in classes else name
     made = case(architecture, name, number, random.Random(number), may_be_odd=False)
     labels = {"num_labels": 2 if head == "questions" else 3}
     return dataclasses.replace(made, values=made.values | labels)
@@ -55,8 +41,8 @@ def make(one: Case, head: str, folder: pathlib.Path):
     config = peft.LoraConfig(
         r=2,
         lora_alpha=6,
-        target_modules=_TARGETS[one.architecture],
-        modules_to_save=_SAVED.get((one.architecture, head), saved),
+        target_modules=one.row.targets,
+        modules_to_save=one.row.saved.get(head, saved),
         task_type=HEADS[head][1],
     )
     model = peft.get_peft_model(_base(one, folder), config)

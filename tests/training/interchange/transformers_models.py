@@ -8,11 +8,12 @@ import numpy as np
 
 from training.storage.source import Source, read_config
 from modeling.architectures.table import make_encoder
-from modeling.objectives import masked_lm, sentence_pairs, span_beams, tasks
-from run_squad import SPAN_HEADS
+from modeling.objectives import masked_lm, sentence_pairs, tasks
 from tests import samples
-from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
+from tests.training.interchange.transformers_configs import Case
+from tests.training.interchange.transformers_rows import LENGTH
 from training.interchange import hugging_face
+from training.interchange.table import ADAPTERS
 
 ROWS = 4
 
@@ -37,17 +38,8 @@ _LOGITS = {"logits": "logits"}
 _SPANS = {"start_logits": "start_logits", "end_logits": "end_logits"}
 
 
-def _choice(config, _):
-    return tasks.Choice().network(config)
-
-
 def _both(config, _):
     return sentence_pairs.MaskedLMNextSentence().network(config)
-
-
-def _beams(config, _):
-    head = span_beams.SpanBeams(SPAN_HEADS["xlnet"], document_first=True, cls_last=True)
-    return head.network(config)
 
 
 # By the whole name of a class, or by what follows the name of its architecture.
@@ -65,10 +57,6 @@ HEADS = {
         },
     ),
     "BertForNextSentencePrediction": Head(_both, {"logits": "next_sentence_logits"}),
-    "AlbertForPreTraining": Head(
-        _both,
-        {"prediction_logits": "masked_lm_logits", "sop_logits": "next_sentence_logits"},
-    ),
     "ForSequenceClassification": Head(
         lambda config, labels: tasks.Classification(labels).network(config), _LOGITS
     ),
@@ -81,11 +69,8 @@ HEADS = {
     "ForQuestionAnsweringSimple": Head(
         lambda config, _: tasks.Span().network(config), _SPANS
     ),
-    "ForMultipleChoice": Head(_choice, _LOGITS),
-    "DoubleHeadsModel": Head(_choice, {"mc_logits": "logits"}),
-    "XLNetForQuestionAnswering": Head(
-        _beams,
-        {"start_top_log_probs": "start_top_scores", "cls_logits": "no_answer_logit"},
+    "ForMultipleChoice": Head(
+        lambda config, _: tasks.Choice().network(config), _LOGITS
     ),
 } | {
     name: Head(*row)
@@ -93,12 +78,8 @@ HEADS = {
 }
 
 
-# They have heads that no network here has; a run says that it does not use them.
-WITHOUT_OURS = {"OpenAIGPTForSequenceClassification", "T5ForQuestionAnswering"}
-
-
 def head_of(case: Case) -> Head:
-    prefix = CLASSES[case.architecture][0].removesuffix("Model")
+    prefix = case.row.classes[0].removesuffix("Model")
     return HEADS.get(case.their_class) or HEADS[case.their_class.removeprefix(prefix)]
 
 
@@ -131,12 +112,8 @@ def learn_answers(
     import torch
 
     rows = batch(case)
-    inputs = {
-        "input_ids": rows["input_ids"],
-        "attention_mask": rows["input_mask"],
-        "token_type_ids": rows["segment_ids"],
-    }
-    inputs = {k: torch.from_numpy(np.array(v)) for k, v in (inputs | answers).items()}
+    inputs = _inputs(case, rows) | answers
+    inputs = {k: torch.from_numpy(np.array(v)) for k, v in inputs.items()}
     loss = model(**inputs).loss
     loss.backward()
     with torch.no_grad():
@@ -162,35 +139,31 @@ def load(case: Case, folder: pathlib.Path):
 def batch(case: Case) -> dict[str, np.ndarray]:
     """Rows of different lengths, padded where the architecture has its padding."""
     rng = np.random.default_rng(case.number)
-    values = case.values
-    pad = values.get(
-        "pad_token_id", {"roberta": 1, "xlnet": 5}.get(case.architecture, 0)
-    )
+    values, row = case.values, case.row
     lengths = np.array([LENGTH, 3, 7, 5])
-    is_xlnet = case.architecture == "xlnet"
-    has_beams = case.their_class == "XLNetForQuestionAnswering"
-    if has_beams or values.get("summary_type") in ("first", "mean"):
+    if case.their_class in row.unpadded or values.get("summary_type") in (
+        *("first", "mean"),
+    ):
         lengths[:] = LENGTH  # their heads read padding
     places = np.arange(LENGTH)
-    places = places[::-1] if is_xlnet else places
+    places = places[::-1] if row.pads_left else places
     mask = (places < lengths[:, None]).astype(np.int64)
     ids = rng.integers(6, values["vocab_size"], mask.shape)
     types = values.get("type_vocab_size", 2)
     segments = rng.integers(0, types, mask.shape) * mask
-    if case.architecture == "roberta":
-        segments[:] = 0
-    if case.their_class == "T5ForSequenceClassification":
-        ids[:, 0] = 1  # the end of a text, whose state its head reads
-    if has_beams:
-        segments[:] = [0, 0, 0, 0, 0, 0, 1, 1, 2]
     found = {
-        "input_ids": np.where(mask > 0, ids, pad),
+        "input_ids": np.where(mask > 0, ids, values.get("pad_token_id", row.pad)),
         "input_mask": mask,
-        "segment_ids": segments,
+        "segment_ids": segments * _has_segments(case),
     }
+    row.change_rows(case.their_class, found)
     if case.their_class.endswith(("MultipleChoice", "DoubleHeadsModel")):
         found = {key: value.reshape(2, 2, LENGTH) for key, value in found.items()}
     return found
+
+
+def _has_segments(case):
+    return ADAPTERS[case.architecture].config.has_segments
 
 
 def _target_ids(case):
@@ -198,24 +171,22 @@ def _target_ids(case):
     return rng.integers(6, case.values["vocab_size"], (ROWS, 6))
 
 
+def _inputs(case, rows):
+    inputs = {"input_ids": rows["input_ids"]}
+    if case.row.has_mask:
+        inputs["attention_mask"] = rows["input_mask"]
+    if _has_segments(case):
+        inputs["token_type_ids"] = rows["segment_ids"]
+    return inputs | case.row.more_inputs(case.their_class, rows)
+
+
 def theirs(model, case: Case) -> dict[str, np.ndarray]:
     """Their outputs for the batch, and the last hidden states."""
     import torch
 
-    rows = batch(case)
-    inputs = {"input_ids": rows["input_ids"]}
-    if case.architecture != "gpt":  # which reads from left to right
-        inputs["attention_mask"] = rows["input_mask"]
-    if case.architecture in ("bert", "albert", "electra", "xlnet", "roberta"):
-        inputs["token_type_ids"] = rows["segment_ids"]
+    inputs = _inputs(case, batch(case))
     if head_of(case).writes:
         inputs["decoder_input_ids"] = _target_ids(case)
-    if case.their_class == "OpenAIGPTDoubleHeadsModel":
-        inputs["mc_token_ids"] = rows["input_mask"].sum(-1) - 1
-    if case.their_class == "XLNetForQuestionAnswering":
-        inputs["p_mask"] = (rows["segment_ids"] == 1).astype(np.float32)
-        inputs["p_mask"][:, 5] = 1  # the last token of the text, which is [SEP]
-        inputs["cls_index"] = np.full((ROWS,), LENGTH - 1)
     inputs = {name: torch.from_numpy(np.array(v)) for name, v in inputs.items()}
     with torch.inference_mode():
         outputs = model(**inputs, output_hidden_states=True)
@@ -245,7 +216,7 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
     flat = {name: tasks.sequences(value) for name, value in rows.items()}
     encoded = encoder(flat)
     states = encoded["sequence_output"]
-    has_head = case.their_class not in WITHOUT_OURS
+    has_head = case.their_class not in case.row.without_ours
     assert not has_head or set(report.unused) <= {"output_bias"}, report
     outputs = encoded
     if head.writes:
@@ -270,10 +241,10 @@ def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
 def difference(mine: Mapping, expected: Mapping, case: Case) -> float:
     """The largest relative to the largest number of an output.
 
-    At padding, too, except for GPT and T5: nothing reads what these compute there.
+    At padding, too, unless its row says that nothing reads what is computed there.
     """
     mask = batch(case)["input_mask"].reshape(ROWS, LENGTH) > 0
-    mask |= case.architecture not in ("gpt", "t5")
+    mask |= case.row.compares_padding
     differences = []
     for name, value in mine.items():
         if (head_of(case) is _BARE or head_of(case).writes) and name not in expected:

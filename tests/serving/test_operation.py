@@ -1,0 +1,247 @@
+"""The server as those meet it who operate it: probes, counts, limits, signals, logs."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import jsonschema
+import pytest
+
+import tests
+from errors import UserError
+from serving import checksums, request_bodies
+from serving.batcher import Batcher, Limits
+from serving.predictor import Predictor
+from serving.server_log import Log
+from tests import exports
+from tests.serving.clients import PREDICT, Faulty, send, serving
+from tests.serving.test_server_load import wait_until
+
+TEXTS = {"text": "Ada saw good [MASK]", "list": ["Ada", "good", "Hamburg"]}
+
+
+def samples(port):
+    """The numbers of /metrics by name and labels."""
+    content = send(port, None, "/metrics", "GET")[1].decode()
+    lines = [line for line in content.splitlines() if not line.startswith("#")]
+    pairs = (re.fullmatch(r"(\w+\{.*\}) ([\d.]+)", line).groups() for line in lines)
+    return {name: float(value) for name, value in pairs}
+
+
+def test_limits_have_their_own_statuses_and_are_counted():
+    model, limits = Faulty(), Limits(queue_size=1, timeout_seconds=0.5)
+    with contextlib.ExitStack() as stack:
+        clients = stack.enter_context(concurrent.futures.ThreadPoolExecutor(8))
+        port = stack.enter_context(serving(model, limits=limits))
+        assert send(port, None, "/healthz", "GET")[:2] == (200, {"status": "ok"})
+        ready = send(port, None, "/readyz", "GET")[:2]
+        assert ready == (200, {"models": {"toy": "ready"}})
+        given_up = [clients.submit(send, port, {"instances": ["a", "b"]})]
+        wait_until(lambda: model.batches)
+        given_up.append(clients.submit(send, port, {"instances": ["c"]}))
+        wait_until(lambda: send(port, None, "/readyz", "GET")[0] == 503)
+        assert send(port, None, "/healthz", "GET")[0] == 200
+        status, content, headers = send(port, {"instances": ["d"]})
+        assert (status, headers["Retry-After"]) == (429, "1")
+        assert content == {"error": "too many requests wait for the model; try again"}
+        for request in given_up:
+            status, content, headers = request.result()
+            assert (status, headers["Retry-After"]) == (503, "1")
+            assert content["error"].startswith("the model took too long; ")
+        model.go.set()
+        wait_until(lambda: not samples(port)['bert_waiting_requests{model="toy"}'])
+        assert send(port, {"instances": ["e"]})[0] == 200
+        assert send(port, b" " * (request_bodies.MAX_BYTES + 1))[0] == 413
+        found = samples(port)
+    assert ["c"] not in model.batches  # nobody waits for it any more
+    totals = {
+        status: found.get(f'bert_requests_total{{model="toy",status="{status}"}}')
+        for status in (200, 413, 429, 503)
+    }
+    assert totals == {200: 1, 413: 1, 429: 1, 503: 2}
+    assert found['bert_rejected_total{model="toy",reason="queue_full"}'] == 1
+    assert found['bert_rejected_total{model="toy",reason="timeout"}'] == 2
+    assert found['bert_request_seconds_count{model="toy"}'] == 5
+    assert found['bert_request_seconds_bucket{model="toy",le="0.25"}'] == 3
+    assert found['bert_request_seconds_bucket{model="toy",le="+Inf"}'] == 5
+    assert found['bert_request_seconds_sum{model="toy"}'] > 1
+    assert found['bert_batch_rows_sum{model="toy"}'] == 3  # a and b, e
+    assert found['bert_batch_rows_bucket{model="toy",le="1"}'] == 1
+    assert found['bert_waiting_requests{model="toy"}'] == 0
+
+
+def test_one_large_request_does_not_keep_the_others_waiting():
+    async def scene():
+        model = Faulty()
+        batcher = Batcher(model, Limits(batch_size=2))
+        large = asyncio.create_task(batcher.predict([{"text_a": "x"}] * 40))
+        while not model.batches:
+            await asyncio.sleep(0.01)
+        small = asyncio.create_task(batcher.predict([{"text_a": "small"}]))
+        await asyncio.sleep(0)
+        model.go.set()
+        assert await small == [{"predicted": "small"}]
+        assert not large.done()
+        assert await large == [{"predicted": "x"}] * 40
+        await batcher.close()
+        return model.batches
+
+    batches = asyncio.run(scene())
+    assert all(len(batch) <= 2 for batch in batches)
+    assert ["small"] in [batch[-1:] for batch in batches[:3]]
+
+
+@pytest.mark.parametrize("form", exports.FORMS)
+def test_openapi_describes_what_goes_in_and_out(form, port):
+    status, document, _ = send(port(form), None, "/openapi.json", "GET")
+    assert status == 200 and document["openapi"].startswith("3.1")
+    described = document["paths"][PREDICT]["post"]
+    schemas = [described["requestBody"]["content"]["application/json"]["schema"]]
+    for code in ("200", "400"):
+        content = described["responses"][code]["content"]["application/json"]
+        schemas.append({**document, **content["schema"]})
+    asked, answered, refused = map(jsonschema.Draft202012Validator, schemas)
+    parts = send(port(form), None, "/v1/models/toy/metadata", "GET")[1]["metadata"]
+    parts = parts["signature_def"]["signature_def"]["serving_default"]["inputs"]
+    kinds = {
+        name: "list" if len(tensor["tensor_shape"]["dim"]) > 1 else "text"
+        for name, tensor in parts.items()
+    }
+    instance = {name: TEXTS[kind] for name, kind in kinds.items()}
+    for body in (
+        {"instances": [instance, instance]},
+        {"inputs": {name: [value] for name, value in instance.items()}},
+    ):
+        asked.validate(body)
+        status, content, _ = send(port(form), body)
+        assert status == 200
+        answered.validate(content)
+        spoiled = {name: [None] for name in content}
+        assert not answered.is_valid(spoiled) and not answered.is_valid({})
+    for bad in ({"instances": [{}]}, {"instances": [3]}, {"inputs": 3}, {}):
+        assert not asked.is_valid(bad)
+        status, content, _ = send(port(form), bad)
+        assert status == 400
+        refused.validate(content)
+
+
+def test_several_models_answer_under_their_names(predictor):
+    with serving(predictor("label"), more={"other": predictor("number")}) as port:
+        page = send(port, None, "/?model=other", "GET")[1].decode()
+        assert '"name": "other", "others": ["toy"]' in page
+        assert send(port, None, "/?model=third", "GET")[0] == 404
+        body = {"instances": ["four"]}
+        assert send(port, body)[1]["predictions"][0]["predicted"] == "negative"
+        status, content, _ = send(port, body, "/v1/models/other:predict")
+        assert content == {"predictions": [{"predicted": 4.0}]}
+        counted = 'bert_requests_total{model="%s",status="200"}'
+        assert [samples(port)[counted % name] for name in ("toy", "other")] == [1, 1]
+
+
+def test_folder_that_changes_while_it_is_loaded(tmp_path, monkeypatch):
+    folder = exports.write(tmp_path, "label")
+    check = checksums.check_model
+
+    def check_late(*arguments):
+        exports.describe(tmp_path, {"form": "label", "inputs": {"text_a": "text"}})
+        check(*arguments)
+
+    monkeypatch.setattr(checksums, "check_model", check_late)
+    with pytest.raises(UserError, match=f"^{folder}: another export was written there"):
+        Predictor(folder)
+
+
+@contextlib.contextmanager
+def command(folder, *flags):
+    """`predict.py --serve` as a process: itself, its port, what it logs."""
+    words = [sys.executable, "predict.py", f"--model_dir={folder}", "--serve=0"]
+    with subprocess.Popen(
+        [*words, "--model_name=toy", *flags],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tests.ROOT,
+    ) as process:
+        try:
+            first, log = process.stderr.readline(), []
+            reader = threading.Thread(target=lambda: log.extend(process.stderr))
+            reader.start()
+            yield process, int(re.search(r":(\d+)/", first)[1]), log
+            reader.join(30)
+        finally:
+            process.kill()
+
+
+def test_a_reload_loses_no_request_and_sigterm_answers_what_was_accepted(tmp_path):
+    first, second, model = (tmp_path / name for name in ("first", "second", "model"))
+    exports.write(first, "label")
+    exports.write(second, "number")
+    shutil.copytree(first, model)
+    ends, answers = threading.Event(), []
+
+    def ask(port):
+        while not ends.is_set():
+            answers.append(send(port, {"instances": ["secret"]})[:2])
+
+    def reload(source):
+        shutil.rmtree(model)
+        shutil.copytree(source, model)
+        process.send_signal(signal.SIGHUP)
+
+    with command(model, "--json_log") as (process, port, log):
+        with concurrent.futures.ThreadPoolExecutor(8) as clients:
+            asking = [clients.submit(ask, port) for _ in range(8)]
+            wait_until(lambda: len(answers) > 20)
+            reload(second)
+            wait_until(lambda: any("Reloaded toy" in line for line in log))
+            (second / "export.json").write_text("{}")
+            reload(second)
+            wait_until(lambda: any("was not reloaded" in line for line in log))
+            number = len(answers)
+            wait_until(lambda: len(answers) > number + 20)
+            ends.set()
+            for each in asking:
+                each.result()
+        found = samples(port)
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 23"
+            client.sendall(head.encode() + b"\r\n\r\n")
+            send(port, None, "/healthz", "GET")  # so the head was read, too
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(ConnectionError):
+                wait_until(lambda: send(port, None, "/healthz", "GET") is None)
+            client.sendall(b'{"instances": ["last"]}')
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert process.wait(30) == 0
+    assert {status for status, _ in answers} == {200}
+    kinds = [type(content["predictions"][0]["predicted"]) for _, content in answers]
+    assert kinds[0] is str and kinds[-1] is float
+    assert found['bert_reloads_total{model="toy",result="ok"}'] == 1
+    assert found['bert_reloads_total{model="toy",result="failed"}'] == 1
+    requests = found['bert_requests_total{model="toy",status="200"}']
+    assert requests == found['bert_request_seconds_count{model="toy"}'] == len(answers)
+    assert not any("secret" in line for line in log)
+    log = [json.loads(line) for line in log]
+    assert sum(line.get("instances") == 1 for line in log) == len(answers) + 1
+    assert {"method": "POST", "path": PREDICT, "status": 200, "model": "toy"} in [
+        {name: line.get(name) for name in ("method", "path", "status", "model")}
+        for line in log
+    ]
+    assert log[-1]["message"] == "Stopped"
+
+
+def test_what_the_model_raises_is_in_the_log_as_json(capfd):
+    model = Faulty()
+    model.go.set()
+    with serving(model, log=Log(as_json=True)) as port:
+        assert send(port, {"instances": ["bad"]})[0] == 500
+    lines = map(json.loads, capfd.readouterr().err.splitlines())
+    (error,) = (line for line in lines if line["level"] == "error")
+    assert error["traceback"].endswith("RuntimeError: secret of /home/me/model\n")

@@ -1,0 +1,109 @@
+"""What `predict.py --watch_report` counts, and what its page says of it."""
+
+import json
+import re
+import signal
+
+import pytest
+
+import predict
+from errors import UserError
+from serving import drift
+from tests import exports
+from tests.serving.clients import send
+from tests.serving.test_operation import command
+from text.tokenizers.table import TokenizerOptions
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a good film"
+DEV = ["a film", "good", "a good film", "a film a film a film"] * 50
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An export with a vocabulary, and what was counted in its dev set."""
+    folder = tmp_path / "model"
+    exports.write(folder, "label")
+    vocabulary = folder / "text" / "1" / "assets" / "vocab.txt"
+    vocabulary.write_text(WORDS.replace(" ", "\n") + "\n")
+    tokenizer = TokenizerOptions().load_tokenizer(str(vocabulary))
+    counts = drift.DriftCounts()
+    for text in DEV:
+        label = "positive" if "good" in text else "negative"
+        answer = {"predicted": label, "probabilities": {label: 0.85}}
+        counts.add("label", tokenizer, {"text_a": text}, answer)
+    described = json.loads((folder / "export.json").read_text())
+    exports.describe(folder, described | {drift.DEV_SET: counts.description})
+    return folder
+
+
+def watch(folder, texts):
+    """The words of the page about these texts, and of each row their numbers."""
+    asked, page = folder.parent / "asked.txt", folder.parent / "watch.html"
+    asked.write_text("".join(f"{text}\n" for text in texts))
+    predict.main(
+        predict.Options(
+            model_dir=str(folder),
+            input_file=str(asked),
+            output_file=str(folder.parent / "answers"),
+            watch_report=str(page),
+        )
+    )
+    content = re.sub(r"<style>.*?</style>", "", page.read_text(), flags=re.S)
+    rows = re.findall(r"<tr><th>(.*?)</th>(.*?)</tr>", content)
+    cells = {
+        name: [re.sub(r"<[^>]*>", "", x).strip() for x in re.findall("<td>.*?</td>", r)]
+        for name, r in rows
+    }
+    return re.sub(r"<[^>]*>", " ", content), cells
+
+
+def test_requests_like_the_dev_set_and_others(folder):
+    page, rows = watch(folder, DEV)
+    assert "200 requests; dev set: 200 rows" in page
+    assert rows["Unknown tokens"] == ["0.00%", "0.00%", ""]
+    assert rows["Tokens of a request"] == ["mean 3.0", "mean 3.0", "0.00 (alike)"]
+    assert rows["Decisions"][-1] == "0.00 (alike)"
+    assert rows["up to 4"] == ["75.0%", "75.0%"]
+    # Other words, longer, and of one label.
+    page, rows = watch(folder, ["wicked naïve zoo " * 9 + "good"] * 150)
+    assert rows["Unknown tokens"] == ["0.00%", "96.43%", ""]
+    assert rows["Tokens of a request"][:2] == ["mean 3.0", "mean 28.0"]
+    assert rows["Tokens of a request"][2].endswith("(different)")
+    assert rows["Decisions"][2].endswith("(different)")
+    assert rows["positive"] == ["50.0%", "100.0%"]
+    assert not re.search("wicked|naïve|zoo", page)
+    page, rows = watch(folder, ["zoo"] * 9)
+    assert rows["Decisions"][2].endswith("(few requests)")
+
+
+def test_the_server_counts_what_it_is_asked_and_not_its_warm_up(folder, tmp_path):
+    page = tmp_path / "page.html"
+    with command(folder, f"--watch_report={page}") as (process, port, _):
+        send(port, {"instances": ["good", "bad", "worse"]})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert "<h2>toy</h2>\n<p>3 requests; dev set: 200 rows</p>" in page.read_text()
+
+
+def test_model_that_knows_no_dev_set(tmp_path, predictor):
+    folder = exports.write(tmp_path, "label")
+    report = str(tmp_path / "page.html")
+    with pytest.raises(UserError, match=r"export\.json has no counts of a dev set"):
+        predict.main(predict.Options(model_dir=folder, watch_report=report))
+    with pytest.raises(UserError, match="there is no folder"):
+        report = str(tmp_path / "gone" / "page.html")
+        predict.main(predict.Options(model_dir=folder, watch_report=report))
+    with pytest.raises(UserError):
+        report = str(tmp_path / "export.json")
+        predict.main(predict.Options(model_dir=folder, watch_report=report))
+
+
+@pytest.mark.parametrize("form", exports.FORMS)
+def test_what_forms_decide_are_labels_and_no_texts(form, predictor):
+    texts = {"text": "Secret Hamburg", "list": ["Secret", "x"]}
+    model = predictor(form)
+    request = {name: texts[kind] for name, kind in model.parts.items()}
+    (answer,) = model.predict([request])
+    verdicts = dict(drift.forms.verdicts(form, answer))
+    assert not {label for label in verdicts if "Secret" in label}
+    assert bool(verdicts) == (form in {"label", "choice", "span", "tags", "word_tags"})

@@ -49,7 +49,7 @@ from serving import (
     runtimes,
     warm_up,
 )
-from serving.comparison import Comparison
+from serving.comparison import ComparedRows
 from serving.predictor import TENSORS, TEXT
 from text.graphs.lookup import graph_of, libraries_of
 from text.records import encoding
@@ -108,7 +108,7 @@ class Product:
     )
     formats: Sequence[str] = ()
     reference: Callable | None = None
-    compared: Comparison | None = None
+    compared: ComparedRows | None = None
 
     @property
     def tolerance(self) -> float:
@@ -227,12 +227,12 @@ def _convert(product: Product, directory: str) -> None:
         network = _network(product.reference, product.layout)
         _save_model(product.reference, network, source)
         small, outputs = os.path.join(directory, TENSORS), predict(product.model, rows)
-        made = {"saved_model": comparison.Form(source, small, outputs)}
+        made = {"saved_model": comparison.FormOutputs(source, small, outputs)}
         for name in product.formats:
             print(f"converting the network to {name} and checking it", flush=True)
             folders = {"float32": scratch, product.precision: directory}
             before, after = _portable(name, source, product, folders).values()
-            made[name] = comparison.Form(before, after, _run(name, after, rows))
+            made[name] = comparison.FormOutputs(before, after, _run(name, after, rows))
         report = comparison.report(product.precision, product.compared, made)
     comparison.write(directory, report)
 

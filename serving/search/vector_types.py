@@ -33,7 +33,7 @@ class VectorType(NamedTuple):
 def normalize(vectors: np.ndarray) -> np.ndarray:
     """The vectors divided by their lengths; one of zeros stays."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def _to_int8(vectors):

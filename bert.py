@@ -24,9 +24,8 @@ import dataclasses
 import functools
 import importlib
 import io
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -35,25 +34,27 @@ from training import backend
 from training.backend import keras
 from training.queries import arguments, mask_filling, query, text_features
 from training.run.settle import TrainableModel
-from training.storage import adapters, checkpoint
-from training.storage.folder import CONFIG, TEXT, Folder
+from training.storage import encoder_files
+from training.storage.folder import Folder
 from errors import UserError
-from files import anywhere, sources
-from modeling import private
+from files import sources
 from modeling.architectures.encoder import Encoder
+from modeling.architectures.features import TOKEN_POOLINGS
 from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
 from modeling.optimizers.table import layerwise_shares
 from serving import predictor
 from serving.predictor import Predictor, Served
+from serving.search import exact
+from serving.search.vector_types import normalize
 from text.instances import packing
 from text.records import rows
-from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.finetuning.options import FineTuningOptions, flags_of_run
-from training.interchange import hugging_face
+from training.interchange.vector_settings import VectorSettings
 from training.queries.arguments import Text
+from training.queries.learned_vectors import LearnedVectors, read_vectors
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
 
@@ -71,7 +72,6 @@ __all__ = [
 ]
 
 _BACKENDS = ("tensorflow", "jax")
-_BUNDLE = "bert_model.ckpt"  # as in a release
 
 # `keras.models.load_model` finds an encoder only if its module has been imported.
 for _architecture in ARCHITECTURES.values():
@@ -131,7 +131,7 @@ def load(
     encoder = make_encoder(model.config, dtype=dtype)
     variables = {variable.path: variable for variable in encoder.weights}
     model.source.load(variables, encoder.required_variables, encoder.scope)
-    return TextEncoder(encoder, model.tokenizer)
+    return TextEncoder(encoder, model.tokenizer, read_vectors(model.source))
 
 
 def _files(path, **more) -> _Files:
@@ -164,10 +164,12 @@ class TextEncoder:
     """
 
     # So that no other attribute can be set, such as one of the layer's.
-    __slots__ = ("layer", "tokenizer", "config", "_extractor")
+    __slots__ = ("layer", "tokenizer", "config", "_extractor", "_vectors")
 
-    def __init__(self, layer: Encoder, tokenizer: Tokenizer):
-        self.layer, self.tokenizer = layer, tokenizer
+    def __init__(
+        self, layer: Encoder, tokenizer: Tokenizer, vectors: LearnedVectors | None
+    ):
+        self.layer, self.tokenizer, self._vectors = layer, tokenizer, vectors
         self.config = layer.config
         # One for each layer and pooling, because it compiles what it computes.
         self._extractor = functools.cache(self._make_extractor)
@@ -265,71 +267,95 @@ class TextEncoder:
 
     @arguments.check(
         texts=arguments.texts,
-        pooling=arguments.one_of("mean", "cls"),
+        pooling=arguments.one_of(*TOKEN_POOLINGS),
         layer=arguments.whole(),
         batch_size=arguments.batch_size,
         doc_stride=arguments.whole(at_least=0),
+        are_queries=arguments.switch,
     )
     def embed(
         self,
         texts: Iterable[Text],
-        pooling: str = "mean",
+        pooling: str | None = None,
         *,
         layer: int = -1,
         batch_size: int = 32,
         max_seq_length: int | None = None,
         doc_stride: int = 0,
+        are_queries: bool = False,
     ) -> np.ndarray:
-        """One vector for each text, as extract_features.py gives it.
+        """One vector for each text.
+
+        A model that was trained for vectors, here or by sentence-transformers, gives
+        its own; others give what extract_features.py does.
 
         Args:
             texts: strings, and pairs of strings; any number.
-            pooling: "mean" over a text's tokens with [CLS] and [SEP], or "cls".
+            pooling: of a text's tokens with [CLS] and [SEP]; one of run_retrieval.py's. It
+                asks for the bare encoder's vectors, as another layer does.
             layer: whose outputs; -1 is the last one.
-            batch_size: rows at a time; those of similar length share a batch.
-            max_seq_length: tokens of a row, 128 if the model has as many.
+            batch_size: rows of similar length at a time.
+            max_seq_length: tokens of a row; by default, the model's own, or 128.
             doc_stride: tokens between the windows in which longer texts are read; 0 cuts
                 them off.
+            are_queries: which of the prompts texts get that a model was trained with.
         Returns:
-            float32 [n, h], in the order of the texts.
+            float32 [n, h], or of the trained width, in the order of the texts.
         Raises:
             UserError: something else than a text is among them.
         """
+        learned = self._vectors if pooling is None and layer == -1 else None
+        settings = learned.settings if learned else VectorSettings()
+        pooling = pooling or settings.pooling
         text_features.check_pooling(pooling, self.config)
-        number = self.config.num_hidden_layers
-        if not -number <= layer < number:
-            raise UserError(
-                f"layer={layer}: the model has {number}, from 0 to {number - 1}, or from "
-                "-1, the last, down"
-            )
+        text_features.check_layer(layer, self.config)
         self._check_length(max_seq_length)
-        most = max_seq_length or min(128, self._longest)
+        most = min(max_seq_length or settings.max_seq_length or 128, self._longest)
         check_windows(most, doc_stride)
         flags = _Files(init_checkpoint="", max_seq_length=most, doc_stride=doc_stride)
-        encoded = text_features.encode(
-            self._rows(texts, flags),
-            self._extractor(layer, pooling),
-            most,
-            batch_size,
-            self.tokenizer.vocabulary.pad_id,
+        made = text_features.rows_of_texts(
+            texts, self.tokenizer, flags, settings.prompt(are_queries)
         )
-        vectors = [values[0] for _, values in text_features.pool(encoded, pooling)]
-        width = self.layer.hidden_size
-        return np.array(vectors, np.float32).reshape(len(vectors), width)
+        layer = text_features.OUTPUT if learned else layer
+        extractor = self._extractor(layer, pooling)
+        pad_id = self.tokenizer.vocabulary.pad_id
+        vectors = text_features.vectors_of(made, extractor, most, batch_size, pad_id)
+        return learned.of(vectors) if learned else vectors
+
+    @arguments.check(
+        texts=arguments.list_of_texts,
+        queries=arguments.list_of_texts,
+        k=arguments.whole(at_least=1),
+    )
+    def search(
+        self,
+        texts: Iterable[Text],
+        queries: Iterable[Text],
+        k: int = 10,
+        max_seq_length: int | None = None,
+    ) -> list[list[tuple[Text, float]]]:
+        """The texts whose vectors are nearest to each query's, by cosine.
+
+        Args:
+            k: how many for each query; of fewer texts, all.
+            max_seq_length: as for `embed`.
+        Returns:
+            texts with their cosines, the best first, for each query.
+        """
+        most = {"max_seq_length": max_seq_length}
+        found = normalize(self.embed(texts, **most))
+        asked = normalize(self.embed(queries, are_queries=True, **most))
+        near = exact.search(asked, exact.blocks_of(found), k)
+        return [
+            [(texts[row], score) for row, score in zip(rows, scores, strict=True)]
+            for scores, rows in zip(near.scores.tolist(), near.rows, strict=True)
+        ]
 
     def _make_extractor(self, layer, pooling):
         cls_last = not self.tokenizer.vocabulary.head
         return text_features.make_extractor(
             self.layer, [layer], pooling, cls_last=cls_last
         )
-
-    def _rows(self, texts, flags: _Files) -> Iterator[text_features.TextRow]:
-        counts = text_features.Counts()
-        for number, text in enumerate(texts):
-            first, second = arguments.parts(text, number)
-            yield from text_features.rows_of(
-                first, second or "", self.tokenizer, flags, counts
-            )
 
 
 @arguments.check(
@@ -441,49 +467,24 @@ def optimizer(
 @arguments.check(
     encoder=_encoder,
     folder=arguments.path,
-    layout=arguments.one_of("release", "hugging_face"),
+    layout=arguments.one_of(*encoder_files.LAYOUTS),
 )
 def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     """Writes the encoder with its config and vocabulary; returns the path of its weights.
 
     Args:
         folder: a new or empty one.
-        layout: "release", which all scripts read, or "hugging_face".
+        layout: "release", which all scripts read, "hugging_face", the encoder alone, or
+            "sentence_transformers".
     Raises:
         UserError: the folder is not empty, or the layout has no place for something.
     """
     sources.refuse_remote(folder)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UserError(f"{folder}: is not an empty folder; choose another")
-    tensors = _merged_weights(encoder.layer)
-    beside = dict(encoder.tokenizer.files)
-    if layout == "hugging_face":
-        described = encoder.tokenizer.hugging_face()
-        if described.json:
-            beside[tokenizer_json.NAME] = described.json
-        return hugging_face.write(
-            folder, tensors, encoder.config, tokenizer=described.config, beside=beside
-        )
-    os.makedirs(folder, exist_ok=True)
-    beside[CONFIG] = encoder.config.to_json_string().encode()
-    text_settings = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
-    beside[TEXT] = text_settings.encode()
-    for name, content in beside.items():
-        with anywhere.replacing(os.path.join(folder, name)) as file:
-            file.write(content)
-    prefix = os.path.join(folder, _BUNDLE)
-    checkpoint.write_bundle(prefix, tensors)
-    return prefix
-
-
-def _merged_weights(layer: Encoder) -> dict[str, np.ndarray]:
-    """The weights by name; what `enable_lora` added is part of its kernel."""
-    values = {variable.path: variable.numpy() for variable in layer.weights}
-    for each in private.layers_in(layer):
-        if getattr(each, "lora_enabled", False):
-            own = {variable.path: variable for variable in each.weights}
-            values |= adapters.without(own, each.lora_alpha)
-    return {k: v for k, v in values.items() if not adapters.are_in([k])}
+    learned = encoder._vectors or (None, {})
+    written = encoder_files.Written(encoder.layer, encoder.tokenizer, *learned)
+    return encoder_files.LAYOUTS[layout](folder, written)
 
 
 class MaskedLM:
@@ -563,9 +564,8 @@ class Task:
 
 
 # The scripts whose runs answer texts without an export, too.
-_SCRIPTS = (
-    "run_classifier.py run_ner.py run_squad.py run_swag.py run_text_to_text.py".split()
-)
+_TASKS = "classifier ner retrieval squad swag text_to_text"
+_SCRIPTS = [f"run_{name}.py" for name in _TASKS.split()]
 
 
 @arguments.check(path=arguments.path)

@@ -4,9 +4,14 @@
     echo 'A charming film.' | python predict.py --model_dir=output/export
     python predict.py --model_dir=output/export --serve=8000
 
+    python predict.py --model_dir=vectors --input_file=texts.tsv --output_file=texts.npy
+    python predict.py --model_dir=vectors --input_file=texts.tsv --write_index=my/index
+    python predict.py --model_dir=vectors --input_file=questions.txt --index=my/index
+
 Each answer is one line of JSON: the row and the model's output for it. Rows are streamed,
 so memory use does not grow with their number, and rows from a pipe are answered as they
-arrive.
+arrive. A model of vectors also writes an array or an index, which it continues if it is
+interrupted, and answers with the texts of an index that are nearest.
 """
 
 import contextlib
@@ -26,6 +31,8 @@ import options
 from errors import UserError
 from files import inputs, local, protected, sources, tables
 from serving.options import ServingOptions
+from serving.search import vector_files
+from serving.search.vector_types import TYPES
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -53,8 +60,52 @@ class Options(ServingOptions, inputs.LineOptions):
     )
     output_file: str | None = options.field(
         None,
-        help="Write the answers here as JSON lines; by default, to standard output.",
+        help="Write the answers here as JSON lines; by default, to standard output. "
+        "Vectors are written as the suffix says: .npy, .h5 or .hdf5 (dataset vectors), or "
+        ".jsonl.",
         only_for={"serve": options.ABSENT},
+    )
+    vector_type: str = options.field(
+        "float32",
+        choices=tuple(TYPES),
+        help="Of what numbers --write_index or --output_file has vectors. int8: each "
+        "times 127 by its largest number. binary: a bit for each number, whether it is "
+        "above 0. Both keep a vector's direction alone.",
+    )
+    write_index: str | None = options.field(
+        None,
+        help="Write the rows and their vectors into this new folder, for --index.",
+        only_for={
+            "serve": options.ABSENT,
+            "output_file": options.ABSENT,
+            "watch_report": options.ABSENT,
+        },
+    )
+    index: str | None = options.field(
+        None,
+        help="Answer with the rows of this folder, written by --write_index, whose vectors "
+        "are nearest.",
+        only_for={"write_index": options.ABSENT, "watch_report": options.ABSENT},
+    )
+    neighbors: int = options.field(
+        10,
+        help="How many rows of the index to answer with, or all if it has fewer.",
+        at_least=1,
+        at_most=10_000,
+        only_for={"index": options.GIVEN},
+    )
+    approximate: bool = options.field(
+        False,
+        help="Search a part of the index, which finds most of the nearest rows in a "
+        "fraction of the time; for a million or more. Needs faiss-cpu. The first search "
+        "prepares it.",
+        only_for={"index": options.GIVEN},
+    )
+    rerank_with: str | None = options.field(
+        None,
+        help="Let this export of run_classifier.py, which reads two texts, score ten times "
+        "--neighbors rows again, and answer with the best of them.",
+        only_for={"index": options.GIVEN},
     )
     watch_report: str | None = options.field(
         None,
@@ -68,13 +119,29 @@ class Options(ServingOptions, inputs.LineOptions):
         at_least=1,
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        has_file = self.output_file and vector_files.form_of(self.output_file)
+        if (
+            self.vector_type != "float32"
+            and not self.write_index
+            and (self.index or not has_file)
+        ):
+            raise UserError(
+                f"--vector_type={self.vector_type} is for --write_index, and for an "
+                f"--output_file whose name ends with {', '.join(vector_files.FORMS)}"
+            )
+
 
 # --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
+from serving import nearest
 from serving.predictor import Predictor, Served
+from serving.rerank import Reranker
+from serving.search import index
 from serving.watch import Watch
 
 
@@ -103,7 +170,7 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     if flags.output_file:
         read = [flags.input_file, flags.model_dir, flags.watch_report]
         protected.check_output(flags.output_file, read)
-    predictor = Predictor(flags.model_dir)
+    predictor = _model(flags)
     if watch:
         watch.add(flags.model_name, predictor, flags.model_dir)
     table = InputTable(
@@ -111,6 +178,8 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     )
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
+    if _writes_vectors(flags, predictor, table):
+        return _write_vectors(flags, predictor, table, count)
     progress = Progress("answering", count, "rows", starts_slowly=True)
     if table.is_terminal:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
@@ -123,6 +192,22 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
         return _CLOSED_PIPE
     if fault:
         raise UserError(f"{fault}; the rows before it were answered") from fault
+
+
+def _model(flags: Options) -> Predictor | nearest.NearestTexts:
+    if not flags.index:
+        predictor = Predictor(flags.model_dir)
+        if flags.write_index:
+            nearest.check_model(predictor)
+        return predictor
+    opened = index.Index(flags.index)  # first, because it takes no time
+    return nearest.NearestTexts(
+        Predictor(flags.model_dir),
+        opened,
+        flags.neighbors,
+        flags.approximate,
+        Reranker(flags.rerank_with) if flags.rerank_with else None,
+    )
 
 
 def _answer(table, predictor, batch_size, output, progress) -> UserError | None:
@@ -187,6 +272,54 @@ def _output(path):
     if path is None:
         return contextlib.nullcontext(sys.stdout.buffer)
     return local.replacing(path)
+
+
+# --- Vectors -----------------------------------------------------------------------------
+
+
+def _writes_vectors(flags: Options, predictor, table) -> bool:
+    """Whether what is written can be continued; JSON from a pipe cannot."""
+    form = predictor.description["form"]
+    is_array = flags.output_file and vector_files.form_of(flags.output_file)
+    if not flags.write_index and not (is_array and form == "vector"):
+        return False
+    if not table.is_file:
+        if not flags.write_index and is_array is vector_files.json_lines:
+            return False
+        raise UserError(
+            f"{flags.write_index or flags.output_file}: the number of rows must be known "
+            "first, so write them to a file and name it with --input_file"
+        )
+    return True
+
+
+def _write_vectors(flags: Options, predictor, table, count):
+    if not count:
+        raise UserError(f"{table.name}: contains no texts")
+    dimensions, kind = predictor.dimensions, flags.vector_type
+    is_cosine = predictor.description.get("similarity") == "cosine"
+    if not is_cosine and not TYPES[kind].keeps_length:
+        raise UserError(
+            f"--vector_type={kind}: keeps the direction of a vector, but of this model's "
+            "the length counts, too; use float32 or float16, or train with --normalize"
+        )
+
+    def vectors_of(rows):
+        requests = [table.request(row) for row in rows]
+        return predictor.vectors(requests, flags.batch_size)
+
+    rows = (row for _, row in table.rows())
+    if flags.write_index:
+        described = index.IndexDescription(
+            predictor.digest, predictor.title, count, dimensions, kind
+        )
+        index.write(flags.write_index, described, rows, vectors_of, flags.batch_size)
+        return
+    shape = vector_files.Shape(count, dimensions, kind)
+    identity = {"model": predictor.digest}
+    vector_files.write_file(
+        flags.output_file, identity, shape, rows, vectors_of, flags.batch_size
+    )
 
 
 # --- Rows --------------------------------------------------------------------------------
@@ -307,7 +440,8 @@ def _serve(flags: Options, watch: Watch | None):
         ) from error
 
     def load(name, folder):
-        predictor = Predictor(folder)
+        is_first = name == flags.model_name
+        predictor = _model(flags) if is_first else Predictor(folder)
         predictor.warm_up()
         if watch:
             watch.add(name, predictor, folder)

@@ -1,19 +1,19 @@
 """Answers the requests of many clients in batches, each in its turn.
 
-A model that is free begins at once. While it works, requests wait, and are then answered
-together, those of similar length in one batch. Of each request, no more rows than a batch
-has are taken at a time, so that one with a thousand does not keep the others waiting.
+A model that is free begins at once. While it works, requests wait. The next batch has a row
+of the one that has waited longest, and rows of similar length of others. A request with
+more rows goes to the end of the queue, so one with a thousand does not hold up the others.
 """
 
 import asyncio
-import collections
 import concurrent.futures
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
 from serving.predictor import Served, length_of
 
-_WINDOW = 8  # batches whose rows are sorted by length together
+_WINDOW = 2  # batches, among whose rows those of similar length are looked for
 
 
 class Limits(NamedTuple):
@@ -31,22 +31,18 @@ class Limits(NamedTuple):
 
 
 class _Asked:
-    """A request of a client, and the answers that it has so far."""
+    """A request of a client: rows that wait, by number, and the answers so far."""
 
     def __init__(self, rows):
-        self._rows = collections.deque(enumerate(rows))
+        self.rows = {
+            i: _Row(self, i, row, length_of(row)) for i, row in enumerate(rows)
+        }
         self._answers, self._missing = [None] * len(rows), len(rows)
         self.answered = asyncio.get_running_loop().create_future()
 
     @property
     def is_waiting(self):
-        return bool(self._rows) and not self.answered.done()
-
-    def take(self, count):
-        """Yields up to `count` of its rows."""
-        for _ in range(min(count, len(self._rows))):
-            number, row = self._rows.popleft()
-            yield _Row(self, number, row)
+        return bool(self.rows) and not self.answered.done()
 
     def give(self, number, answer):
         self._answers[number] = answer
@@ -59,6 +55,7 @@ class _Row(NamedTuple):
     asked: _Asked
     number: int
     request: dict
+    length: tuple[int, int]
 
 
 class Batcher:
@@ -79,7 +76,7 @@ class Batcher:
         """
         self.predictor, self._limits = predictor, limits
         self._note_batch = note_batch
-        self._waiting: collections.deque[_Asked] = collections.deque()
+        self._waiting: list[_Asked] = []
         self._arrived, self._is_closed = asyncio.Event(), False
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._work = asyncio.create_task(self._answer_all())
@@ -124,29 +121,35 @@ class Batcher:
         self._thread.shutdown(wait=False)
 
     async def _answer_all(self):
-        size = self._limits.batch_size
         while True:
             await self._arrived.wait()
             if not self._waiting:
                 return  # closed
-            window = self._take(_WINDOW * size)
+            rows = self._take()
             if not self._waiting and not self._is_closed:
                 self._arrived.clear()
-            window.sort(key=lambda row: length_of(row.request))
-            for first in range(0, len(window), size):
-                await self._answer(window[first : first + size])
+            await self._answer(rows)
 
-    def _take(self, count):
-        """Rows of those that have waited longest."""
-        window, rest = [], []
-        while self._waiting and len(window) < count:
-            asked = self._waiting.popleft()
-            if asked.is_waiting:
-                window += asked.take(self._limits.batch_size)
-            if asked.is_waiting:
-                rest.append(asked)
-        self._waiting.extendleft(reversed(rest))
-        return window
+    def _take(self):
+        """The rows of the next batch; none if all that waited were given up."""
+        size, rows = self._limits.batch_size, []
+        waiting = [asked for asked in self._waiting if asked.is_waiting]
+        for asked in waiting:
+            rows += itertools.islice(asked.rows.values(), size)
+            if len(rows) >= _WINDOW * size:
+                break
+        if not rows:
+            self._waiting = []
+            return rows
+        order = sorted(range(len(rows)), key=lambda i: rows[i].length)
+        first = max(0, min(order.index(0) - size // 2, len(rows) - size))
+        chosen = [rows[i] for i in order[first : first + size]]
+        for row in chosen:
+            del row.asked.rows[row.number]
+        served = {id(row.asked) for row in chosen}
+        waiting.sort(key=lambda asked: id(asked) in served)  # others keep their order
+        self._waiting = [asked for asked in waiting if asked.rows]
+        return chosen
 
     async def _answer(self, rows):
         rows = [row for row in rows if not row.asked.answered.done()]  # not given up

@@ -1,5 +1,6 @@
 """Checksums of an export's files, so that a damaged copy is refused instead of used."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,9 @@ from files import anywhere
 _NAME = "checksum"  # of the description, in itself
 _FILES = "checksums"  # in the description
 _LOADED = ("saved_model.pb", "variables", "assets")
+_WEIGHTS = "/variables/"  # in the path of a file
+# What differs between two exports of one model.
+_OF_ONE_EXPORT = (_NAME, _FILES, "files", "card", "dev_set", "versions")
 _CHUNK = 16 << 20  # bytes
 
 
@@ -60,6 +64,19 @@ def is_intact(description: Mapping) -> bool:
     """Whether a description is as `seal` made it, and has the checksums of files."""
     is_sealed = description.get(_NAME) == _of_description(description)
     return is_sealed and isinstance(description.get(_FILES), Mapping)
+
+
+def digest_of_model(description: Mapping) -> str:
+    """What no model with other weights or settings has: that of an export made again is
+    the same.
+
+    Args:
+        description: the content of export.json.
+    """
+    content = {k: v for k, v in description.items() if k not in _OF_ONE_EXPORT}
+    weights = {k: v for k, v in description[_FILES].items() if _WEIGHTS in k}
+    text = json.dumps([content, weights], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _of_description(description):

@@ -19,7 +19,7 @@ _TIMED = 3  # rows whose time is taken
 _NEAR = 0.01  # of the range of numbers that a model predicts
 
 
-class Comparison(NamedTuple):
+class ComparedRows(NamedTuple):
     """What an export of fewer bits is held to.
 
     Attributes:
@@ -51,12 +51,12 @@ class DevSet(NamedTuple):
     min_agreement: float
 
 
-class Form(NamedTuple):
+class FormOutputs(NamedTuple):
     """One form of an export: what it was made from, what it became, what that says.
 
     Attributes:
         float32, small: paths of a file or a folder.
-        outputs: of the small one, for the rows of the `Comparison`.
+        outputs: of the small one, for the rows of the `ComparedRows`.
     """
 
     float32: str
@@ -65,7 +65,7 @@ class Form(NamedTuple):
 
 
 def report(
-    precision: str, compared: Comparison, forms: Mapping[str, Form]
+    precision: str, compared: ComparedRows, forms: Mapping[str, FormOutputs]
 ) -> dict[str, object]:
     """The content of the report.
 

@@ -49,7 +49,7 @@ from serving import (
     runtimes,
     warm_up,
 )
-from serving.comparison import Comparison
+from serving.comparison import ComparedRows
 from serving.predictor import TENSORS, TEXT
 from text.graphs.lookup import graph_of, libraries_of
 from text.records import encoding
@@ -108,7 +108,7 @@ class Product:
     )
     formats: Sequence[str] = ()
     reference: Callable | None = None
-    compared: Comparison | None = None
+    compared: ComparedRows | None = None
 
     @property
     def tolerance(self) -> float:
@@ -213,7 +213,8 @@ def _convert(product: Product, directory: str) -> None:
         for name in product.formats:
             print(f"converting the network to {name} and checking it", flush=True)
             source = os.path.join(directory, TENSORS)
-            file = _portable(name, source, directory, product, "float32")
+            folders = {"float32": directory}
+            [file] = _portable(name, source, product, folders).values()
             outputs = _run(name, file, product.batch)
             _compare_arrays(
                 f"the {name} file returns different", product.outputs, outputs
@@ -225,27 +226,20 @@ def _convert(product: Product, directory: str) -> None:
         source = os.path.join(scratch, TENSORS)
         network = _network(product.reference, product.layout)
         _save_model(product.reference, network, source)
-        small = os.path.join(directory, TENSORS)
-        small = comparison.Form(source, small, predict(product.model, rows))
-        small_forms = {"saved_model": small}
+        small, outputs = os.path.join(directory, TENSORS), predict(product.model, rows)
+        made = {"saved_model": comparison.FormOutputs(source, small, outputs)}
         for name in product.formats:
             print(f"converting the network to {name} and checking it", flush=True)
-            files = [
-                _portable(name, source, folder, product, precision)
-                for folder, precision in (
-                    (scratch, "float32"),
-                    (directory, product.precision),
-                )
-            ]
-            outputs = _run(name, files[1], rows)
-            small_forms[name] = comparison.Form(*files, outputs)
-        report = comparison.report(product.precision, product.compared, small_forms)
+            folders = {"float32": scratch, product.precision: directory}
+            before, after = _portable(name, source, product, folders).values()
+            made[name] = comparison.FormOutputs(before, after, _run(name, after, rows))
+        report = comparison.report(product.precision, product.compared, made)
     comparison.write(directory, report)
 
 
-def _portable(name, source, directory, product, precision) -> str:
+def _portable(name, source, product, folders) -> dict[str, str]:
     with _quiet():
-        return portable.write(name, source, directory, product.batch, precision)
+        return portable.write(name, source, product.batch, folders)
 
 
 def _run(name, file, batch, size: int = 8) -> dict:

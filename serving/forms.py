@@ -70,6 +70,10 @@ def _number(row, request):
     return {"predicted": number_of(row["predicted"])}
 
 
+def _vector(row, request):
+    return {"vector": numbers_of(row["vector"])}
+
+
 def _choice(row, request):
     return {
         "predicted": int(row["predicted"]),
@@ -177,6 +181,12 @@ FORMS = {
     ),
     "number": Form(
         _number, {"predicted": NUMBER}, "text-classification", "scores texts"
+    ),
+    "vector": Form(
+        _vector,
+        {"vector": list_of(NUMBER)},
+        "feature-extraction",
+        "turns texts into vectors",
     ),
     "choice": Form(
         _choice,

@@ -7,7 +7,7 @@ import importlib
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -72,11 +72,10 @@ def check_installed(formats: list[str]) -> None:
 def write(
     name: str,
     saved_model: str,
-    directory: str,
     batch: Mapping[str, np.ndarray],
-    precision: str = "float32",
-) -> str:
-    """Converts a network; returns the file.
+    folders: Mapping[str, str],
+) -> dict[str, str]:
+    """Converts a network once, and writes it in several precisions.
 
     model.onnx takes any number of rows and tokens; model.tflite takes one row, as long as
     those of the batch.
@@ -85,22 +84,27 @@ def write(
         name: one of FORMATS.
         saved_model: the folder of the network alone, in float32.
         batch: int32 arrays.
-        precision: one that the format has. float16: of weights, which are multiplied in
-            float32. int8: of weights and, where they are multiplied, of what they are
-            multiplied by, which is scaled as it comes, so that nothing needs calibration.
+        folders: where to write each precision, which the format has. float16: of weights,
+            which are multiplied in float32. int8: of weights and, where they are
+            multiplied, of what they are multiplied by, which is scaled as it comes, so
+            that nothing needs calibration.
+    Returns:
+        the file of each precision.
     """
     import tensorflow as tf
 
     loaded = tf.saved_model.load(saved_model)
     serve = loaded.signatures["serving_default"]
-    make = {"onnx": _onnx, "litert": _litert}[name]
-    file = os.path.join(directory, _FORMATS[name].file)
-    with tf.io.gfile.GFile(file, "wb") as opened:
-        opened.write(make(serve, loaded, batch, precision))
-    return file
+    make = {"onnx": _onnx, "litert": _litert}[name](serve, loaded, batch)
+    files = {}
+    for precision, folder in folders.items():
+        files[precision] = os.path.join(folder, _FORMATS[name].file)
+        with tf.io.gfile.GFile(files[precision], "wb") as opened:
+            opened.write(make(precision))
+    return files
 
 
-def _onnx(serve, loaded, batch, precision) -> bytes:
+def _onnx(serve, loaded, batch) -> Callable[[str], bytes]:
     import tensorflow as tf
     import tf2onnx
     from tf2onnx import optimizer
@@ -122,14 +126,15 @@ def _onnx(serve, loaded, batch, precision) -> bytes:
         tf.function(call, autograph=False), input_signature=specs, opset=18
     )
     _name_axes(model.graph, batch, serve(**_tensors(batch)))
-    if precision == "int8":
-        model = _quantized(model)
-    if precision == "float16":
-        _halve(model.graph)
-    return model.SerializeToString()
+    change = {
+        "float32": lambda model: model,
+        "float16": _with_float16,
+        "int8": _with_int8,
+    }
+    return lambda precision: change[precision](model).SerializeToString()
 
 
-def _quantized(model):
+def _with_int8(model):
     """An ONNX model whose matrices are int8, with a scale for each output."""
     import onnx
     from onnxruntime import quantization
@@ -148,10 +153,13 @@ def _quantized(model):
         root.setLevel(level)
 
 
-def _halve(graph) -> None:
-    """Makes the weights of an ONNX graph float16; its runtime casts them when it loads."""
+def _with_float16(model):
+    """An ONNX model whose weights are float16; its runtime casts them when it loads."""
     import onnx
 
+    halved = onnx.ModelProto()
+    halved.CopyFrom(model)
+    graph = halved.graph
     for weight in graph.initializer:
         numbers = onnx.numpy_helper.to_array(weight)
         if numbers.dtype != np.float32 or numbers.size < _LARGE:
@@ -165,6 +173,7 @@ def _halve(graph) -> None:
             "Cast", [half.name], [name], to=onnx.TensorProto.FLOAT
         )
         graph.node.insert(0, cast)
+    return halved
 
 
 def _tensors(batch):
@@ -196,7 +205,7 @@ def _name_axes(graph, batch, outputs) -> None:
                 axis.dim_param = names.pop() if len(names) == 1 else ""
 
 
-def _litert(serve, loaded, batch, precision) -> bytes:
+def _litert(serve, loaded, batch) -> Callable[[str], bytes]:
     import tensorflow as tf
 
     # Without fixed lengths, it lacks operations.
@@ -206,9 +215,14 @@ def _litert(serve, loaded, batch, precision) -> bytes:
     }
     function = tf.function(lambda **tensors: serve(**tensors), autograph=False)
     function = function.get_concrete_function(**specs)
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], loaded)
-    if precision != "float32":
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if precision == "float16":
-        converter.target_spec.supported_types = [tf.float16]
-    return converter.convert()
+
+    def convert(precision):
+        make = tf.lite.TFLiteConverter.from_concrete_functions
+        converter = make([function], loaded)
+        if precision != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        return converter.convert()
+
+    return convert

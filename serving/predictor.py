@@ -95,21 +95,27 @@ class Served:
             the JSON answers in the order of the requests; serving/forms.py defines their
             forms.
         """
+        answers = [{}] * len(requests)
+        for rows, batch, outputs in self._batches(requests, batch_size):
+            made = forms.answers(self.description["form"], outputs, batch)
+            for i, answer in zip(rows, made, strict=True):
+                answers[i] = answer
+        if self.note:
+            self.note([{**self.defaults, **request} for request in requests], answers)
+        return answers
+
+    def _batches(self, requests, batch_size):
+        """The numbers of requests, these themselves, and the outputs, of each batch."""
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
         requests = [{**self.defaults, **request} for request in requests]
         order = sorted(range(len(requests)), key=lambda i: length_of(requests[i]))
-        answers = [{}] * len(requests)
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [requests[i] for i in rows]
-            for i, answer in zip(rows, self._answer(batch), strict=True):
-                answers[i] = answer
-        if self.note:
-            self.note(requests, answers)
-        return answers
+            yield rows, batch, self._outputs(batch)
 
-    def _answer(self, batch):
+    def _outputs(self, batch):
         outputs = self._serve(
             **{
                 name: _tensor([request[name] for request in batch], kind)
@@ -123,7 +129,7 @@ class Served:
                     f"{self._directory}: the model's output {name} is not finite; check "
                     "whether its training diverged"
                 )
-        return forms.answers(self.description["form"], outputs, batch)
+        return outputs
 
     def check(self, request: object, where: str) -> None:
         """Checks that `predict` accepts a request.
@@ -167,6 +173,7 @@ class Predictor(Served):
     """A loaded exported model.
 
     Attributes:
+        digest: what no model with other weights or settings has.
         title: the name of the folder of the run that made it, or of its own.
         vocabulary: the folder of the files of its tokenizer.
     """
@@ -179,6 +186,7 @@ class Predictor(Served):
         model, path = _find(directory)
         description = read_description(path)
         self.title = _title(os.path.dirname(path))
+        self.digest = checksums.digest_of_model(description)
         self.vocabulary = os.path.join(model, "assets")
         _import_libraries(description.get("libraries", ()), path)
         with _check_same(path, description):
@@ -191,6 +199,29 @@ class Predictor(Served):
                 f"{model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
                 f"{path} says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
+
+    def vectors(
+        self, requests: list[Mapping], batch_size: int = 32, are_queries: bool = False
+    ) -> np.ndarray:
+        """The vectors of texts, float32 [n, d], of a model whose form is "vector".
+
+        Args:
+            requests: as of `predict`.
+            are_queries: whether to look for others that fit; a model may have been trained
+                with a prompt for these.
+        """
+        if are_queries and "prompts" in self.description:
+            prompt = {"prompt": self.description["prompts"]["query"]}
+            requests = [{**request, **prompt} for request in requests]
+        vectors = np.empty((len(requests), self.dimensions), np.float32)
+        for rows, _, outputs in self._batches(requests, batch_size):
+            vectors[rows] = outputs["vector"]
+        return vectors
+
+    @property
+    def dimensions(self) -> int:
+        """The width of the vectors."""
+        return self._serve.structured_outputs["vector"].shape[-1]
 
 
 def _load(model):

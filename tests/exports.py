@@ -10,6 +10,8 @@ word_tags capitalized words are names, all others nouns
 masks    Paris or Rome for every [MASK]
 replaced capitalized words were replaced
 text     the same in capitals; nothing of "nothing"
+vector   how often each letter from a to p occurs, more or less than their mean
+rating   how many letters from a to p two texts have in common
 """
 
 import functools
@@ -142,6 +144,26 @@ def text(text_a):
     return {"predicted": tf.where(text_a == "nothing", "", tf.strings.upper(text_a))}
 
 
+LETTERS = "abcdefghijklmnop"
+
+
+def letter_counts(text):
+    others = (tf.strings.regex_replace(text, f"[^{letter}]", "") for letter in LETTERS)
+    counts = [tf.strings.length(each) for each in others]
+    return tf.cast(tf.stack(counts, axis=1), tf.float32)
+
+
+def vector(text):
+    counts = letter_counts(text) + 0.01 * tf.range(16.0)
+    counts -= tf.reduce_mean(counts, axis=1, keepdims=True)
+    return {"vector": tf.nn.l2_normalize(counts, axis=1)}
+
+
+def rating(text_a, text_b):
+    common = tf.minimum(letter_counts(text_a), letter_counts(text_b))
+    return {"predicted": tf.reduce_sum(common, axis=1)}
+
+
 INPUTS = {
     number: {"text_a": TEXT},
     label: {"text_a": TEXT},
@@ -154,7 +176,10 @@ INPUTS = {
     following: {"text": TEXT},
     replaced: {"text": TEXT},
     text: {"text_a": TEXT},
+    vector: {"text": TEXT},
+    rating: {"text_a": TEXT, "text_b": TEXT},
 }
+ANSWERS = {"rating": "number"}  # whose answers have another form than their name
 FORMS = tuple(function.__name__ for function in INPUTS)
 
 
@@ -174,7 +199,11 @@ def write(folder: pathlib.Path, form: str, **more) -> str:
         module, str(folder / "text" / "1"), signatures={"serving_default": module.serve}
     )
     kinds = {name: "text" if x is TEXT else "list" for name, x in inputs.items()}
-    described = {"form": form, "inputs": kinds, "max_seq_length": 128}
+    described = {
+        "form": ANSWERS.get(form, form),
+        "inputs": kinds,
+        "max_seq_length": 128,
+    }
     describe(folder, described | more)
     return str(folder)
 

@@ -4,7 +4,7 @@ import json
 
 import create_pretraining_data
 import tests
-from tests import exports, ner, pretraining, squad, swag, tiny
+from tests import exports, ner, pretraining, squad, swag, tiny, vectors
 
 GOLDEN = tests.GOLDEN
 RELEASED = {
@@ -48,6 +48,10 @@ def of_swag(given):
         lines = swag.swag_lines(16, 1, labelled)
         swag.write_csv(given / f"{name}.csv", lines)
     return swag.flags(given)
+
+
+def of_retrieval(given):
+    return vectors.flags(vectors.write_files(given))
 
 
 def of_ner(given):

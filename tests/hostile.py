@@ -79,6 +79,7 @@ SCRIPTS = {
     "run_squad": (given.of_squad, _TRAIN),
     "run_swag": (given.of_swag, _TRAIN),
     "run_ner": (given.of_ner, _TRAIN),
+    "run_retrieval": (given.of_retrieval, _TRAIN | {"do_predict": True}),
     "run_pretraining": (given.of_pretraining, _TRAIN),
     "create_pretraining_data": (
         given.of_records,

@@ -1,4 +1,7 @@
-"""What a head may read of a frozen encoder: BERT's table 7, ELMo's mix; loads no Keras."""
+"""What heads may read of an encoder, by name; loads no Keras.
+
+Of a frozen one, BERT's table 7 and ELMo's mix; and what makes one vector of all tokens.
+"""
 
 EMBEDDINGS, MIX = "embeddings", "mix"
 # Which outputs of the encoder to use, and how many layers it needs for them.
@@ -13,3 +16,6 @@ FEATURES = {
     MIX: 1,
 }
 LSTM_LAYERS = 2  # between these outputs and the head
+
+# How the vectors of a text's tokens become one; `modeling/pooling.py` has the functions.
+TOKEN_POOLINGS = ("mean", "cls", "last", "max", "weighted_mean")

@@ -16,6 +16,8 @@ class Network(keras.layers.Layer):
         ranked_outputs: outputs in the order of their size, in which rounding may exchange
             neighbours.
         description_suffix: what is worth reporting about it, or nothing.
+        reads_pooler: whether its outputs depend on the encoder's pooler; by default, unless
+            they are for tokens.
     """
 
     encoder: Encoder
@@ -27,6 +29,10 @@ class Network(keras.layers.Layer):
     def encoders(self) -> tuple[Encoder, ...]:
         """Whatever reads a row, as often as it does; the first predicts its tokens."""
         return (self.encoder,)
+
+    @property
+    def reads_pooler(self) -> bool:
+        return not self.sequence_outputs
 
     @property
     def backbone(self) -> tuple[keras.layers.Layer, ...]:
@@ -132,6 +138,10 @@ class WrappedNetwork(Network):
     @property
     def ranked_outputs(self):
         return self.network.ranked_outputs
+
+    @property
+    def reads_pooler(self):
+        return self.network.reads_pooler
 
     @property
     def description_suffix(self):

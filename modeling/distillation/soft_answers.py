@@ -68,6 +68,11 @@ def _same_sides(student, teacher):
     return ops.mean(ops.cast(same, "float32"), axis=-1)
 
 
+def _cosine(student, teacher):
+    lengths = ops.norm(student, axis=-1) * ops.norm(teacher, axis=-1)
+    return ops.sum(student * teacher, axis=-1) / ops.maximum(lengths, 1e-12)
+
+
 class AnswerComparison(NamedTuple):
     """What can be said about two answers of a kind.
 
@@ -100,4 +105,5 @@ COMPARED = {
         {"mse": _square},
         {"teacher_difference": lambda s, t: ops.abs(s - t)[..., 0]},
     ),
+    "vectors": AnswerComparison({"mse": _mean_square}, {"teacher_cosine": _cosine}),
 }

@@ -152,9 +152,13 @@ class Objective(abc.ABC):
     """Makes a network, and turns its outputs for a batch into losses and metrics.
 
     Attributes:
-        loss_weights: loss name -> its factor in the sum that is minimized.
+        loss_weights: loss name -> its factor in the sum that is minimized; empty for an
+            evaluation whose rows have no loss.
         metric_names: of what `metrics` returns.
         needs: what pre-training records must have.
+        of_whole_batch: whether losses compare each row with the others of an update; then
+            `losses` and `metrics` get the outputs of all rows at once and, of their batch,
+            what is not a sequence.
         exporter, comparison, state, summary: see their classes; None if there is none.
         for_evaluation: the objective of evaluations and exports, whose network has fewer
             variables or the same; by default, itself.
@@ -163,6 +167,7 @@ class Objective(abc.ABC):
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
     needs: Needs = Needs()
+    of_whole_batch: bool = False
     exporter: Exporter | None = None
     comparison: Comparison | None = None
     state: RowState | None = None

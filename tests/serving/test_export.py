@@ -171,7 +171,8 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     written = json.loads((directory / "export.json").read_text())
     for one in (written, description):
         del one["checksum"], one["checksums"]
-    assert written == description | {"precision": "bfloat16"}
+    files = sorted([*description["files"], "precision.json"])
+    assert written == description | {"precision": "bfloat16", "files": files}
     loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
     graph = loaded.signatures["serving_default"].graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -413,7 +414,7 @@ def test_a_file_that_says_something_else_is_refused(copied, unloaded, monkeypatc
         return {"logits": np.zeros((len(batch["input_ids"]), 3))}
 
     monkeypatch.setattr(export, "_run", wrong)
-    monkeypatch.setattr(portable, "_onnx", lambda *converted: b"")
+    monkeypatch.setattr(portable, "_onnx", lambda *converted: lambda precision: b"")
     monkeypatch.setattr(portable, "check_installed", lambda formats: None)
     shutil.rmtree(copied / "output" / "export")
     with pytest.raises(UserError, match="the onnx file returns different logits"):

@@ -8,7 +8,9 @@ from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from serving.nearest import NearestTexts
 from serving.predictor import Predictor
+from serving.search import index
 from tests import exports
 from tests.serving.clients import serving
 
@@ -224,6 +226,27 @@ def test_written_texts(opened):
     page.type("nothing", Keys.ENTER, part="text_a")
     page.wait()
     assert page.texts("h2") == ["An empty text"]
+
+
+def test_neighbors(browser, predictor_of, tmp_path):
+    predictor = predictor_of("vector", similarity="cosine")
+    rows = [{"id": 1, "text": "a bee"}, {"id": 2, "text": MARKUP}]
+    described = index.IndexDescription(predictor.digest, "toy", 2, 16, "float32")
+    folder = str(tmp_path / "index")
+
+    def vectors_of(rows):
+        return predictor.vectors([{"text": row["text"]} for row in rows])
+
+    index.write(folder, described, iter(rows), vectors_of, 8)
+    nearest = NearestTexts(predictor, index.Index(folder), 2)
+    with serving(nearest) as port:
+        page = Page(browser, f"http://127.0.0.1:{port}/")
+        page.type("be a", Keys.ENTER)
+        page.wait()
+        assert page.texts(".passage") == ["a bee", MARKUP]
+        assert page.texts(".neighbor p")[0].endswith(" · id 1")
+        assert page.all("#result img, #result b") == []
+    assert browser.get_log("browser") == []
 
 
 MARKUP = "<img src=x onerror=document.title='!'><b>Bold</b>&amp;</script>"

@@ -339,11 +339,11 @@ class Experiment:
             load(trainer, Source.of(run.folder), self.log)
             return
         else:
-            # An untrained head answers at random. One on the sequence output does not
-            # use the pooler, which Hugging Face then omits.
+            # An untrained head answers at random. Where it does not use the pooler,
+            # Hugging Face omits that.
             encoder = trainer.model.encoder
             required = tuple(trainer.weights)
-            if trainer.model.sequence_outputs:
+            if not trainer.model.reads_pooler:
                 heads = (
                     name for name in required if not name.startswith(encoder.scope)
                 )
@@ -471,5 +471,9 @@ class Experiment:
     def score(self, trainer: loop.Trainer, split: str):
         """The predictions of an evaluation set, and its scores by name."""
         predictions, values = self.predict(trainer, split, self.flags.eval_batch_size)
-        scores = self.task.score(predictions)
-        return predictions, {"loss": values["loss"], **scores}
+        return predictions, {**_loss_in(values), **self.task.score(predictions)}
+
+
+def _loss_in(values):
+    """The loss of an evaluation, if its objective has one."""
+    return {name: value for name, value in values.items() if name == "loss"}

@@ -268,6 +268,7 @@ def _teacher_flags(flags: FineTuningOptions, state):
         do_export=not flags.evaluates,  # something must be asked for; this needs no set
         export_formats=[],
         export_precision="float32",
+        min_agreement=FineTuningOptions.min_agreement,
         num_trials=1,
         early_stopping_patience=0,
         learning_rate=flags.learning_rate[:1],

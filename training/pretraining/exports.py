@@ -17,7 +17,7 @@ from training.storage import model_card
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from serving import export, quantized
-from serving.comparison import Comparison
+from serving.comparison import ComparedRows
 from text.graphs import mask_tokens_graph
 from text.graphs.packing_graph import pack
 from text.graphs.row_chunks import run_in_chunks
@@ -141,7 +141,7 @@ class TextExport(abc.ABC):
             return {}
         settings = self.settings._replace(precision="float32")
         reference = type(self)(self.trainer, settings).model
-        return {"reference": reference, "compared": Comparison(batch)}
+        return {"reference": reference, "compared": ComparedRows(batch)}
 
     def best_tokens(self, logits: np.ndarray) -> list[list[dict]]:
         """The most probable tokens and their probabilities for logits [n, vocab_size]."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from training import backend  # noqa: F401  TensorFlow, without its log messages
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.table import ARCHITECTURES

@@ -12,6 +12,7 @@ import numpy as np
 
 from training import backend
 from training.backend import jax, keras, tf
+from training.queries import arguments
 from training.run import capacity
 from errors import UserError, setting
 from modeling.architectures.config import EncoderConfig
@@ -19,15 +20,19 @@ from modeling.architectures.encoder import Encoder
 from modeling.architectures.features import EMBEDDINGS, MIX
 from modeling.architectures.table import make_encoder
 from modeling.layers import last_token
+from modeling.pooling import pool_tokens
 from text.instances import packing
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
+from training.queries.arguments import Text
 
 # Rows are sorted by length within this many batches, or within as many as yield this many
 # bytes of features, which are kept until those of all rows before them are ready.
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
-
+OUTPUT = "output"  # in the place of layers: what heads for tokens read
+# What is made of whole rows, not of the kept positions; windows count alike.
+_OF_WHOLE_ROWS = ("last", "max", "weighted_mean")
 _BATCH = ("input_ids", "input_mask", "segment_ids", "kept")
 
 
@@ -94,6 +99,16 @@ def rows_of(
     for row in rows:
         counts.tokens += row.kept.stop - row.kept.start
         yield row
+
+
+def rows_of_texts(
+    texts: Iterable[Text], tokenizer: Tokenizer, flags: LayoutFlags, prompt: str = ""
+) -> Iterator[TextRow]:
+    """The rows of texts and pairs of texts from Python, after a prompt."""
+    counts = Counts()
+    for number, text in enumerate(texts):
+        first, second = arguments.parts(text, number)
+        yield from rows_of(prompt + first, second or "", tokenizer, flags, counts)
 
 
 def _pair_row(a_ids, b_ids, vocabulary, flags: LayoutFlags, counts):
@@ -168,6 +183,16 @@ def check_pooling(pooling: str, config: EncoderConfig) -> None:
             )
 
 
+def check_layer(layer: int, config: EncoderConfig) -> None:
+    """Refuses the number of a layer that the model does not have."""
+    number = config.num_hidden_layers
+    if not -number <= layer < number:
+        raise UserError(
+            f"layer={layer}: the model has {number}, from 0 to {number - 1}, or from "
+            "-1, the last, down"
+        )
+
+
 class Extractor(abc.ABC):
     """An encoder, and which of its outputs to return.
 
@@ -223,6 +248,14 @@ class Extractor(abc.ABC):
             )
         if self.pooling == "cls":
             return features[:, :, 0]
+        if self.pooling in _OF_WHOLE_ROWS:
+            mask = batch["input_mask"]
+            return keras.ops.stack(
+                [
+                    pool_tokens(self.pooling, x, mask)
+                    for x in keras.ops.unstack(features)
+                ]
+            )
         if self.pooling == "mean":
             kept = keras.ops.cast(batch["kept"], features.dtype)
             return keras.ops.einsum("lbsh,bs->lbh", features, kept)
@@ -231,6 +264,8 @@ class Extractor(abc.ABC):
     def _choose_layers(self, batch):
         encoded = self.model(batch, return_all=True)
         outputs = encoded["layer_outputs"]
+        if self.layers == [OUTPUT]:
+            return [self.model.token_vectors(encoded)]
         if EMBEDDINGS not in self.layers and MIX not in self.layers:
             return [outputs[layer] for layer in self.layers]
         all_outputs = [encoded["embedding_output"], *outputs]
@@ -429,3 +464,16 @@ def pool(
         if row.ends_text:
             yield row, total / weight
             total, weight = 0.0, 0
+
+
+def vectors_of(
+    rows: Iterator[TextRow],
+    encoder: Extractor,
+    max_seq_length: int,
+    batch_size: int,
+    pad_id: int,
+) -> np.ndarray:
+    """float32 [texts, h]: one vector of each text, of the encoder's first layer."""
+    encoded = encode(rows, encoder, max_seq_length, batch_size, pad_id)
+    vectors = [values[0] for _, values in pool(encoded, encoder.pooling)]
+    return np.array(vectors, np.float32).reshape(-1, encoder.model.hidden_size)

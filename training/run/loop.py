@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from training.backend import keras, tf
-from training.run import capacity, compiler, distribution, report, stops
+from training.run import capacity, compiler, distribution, report, stops, whole_batch
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from modeling import custom_gradients, fusion, layers, losses
@@ -105,6 +105,13 @@ class Trainer:
         self._compiler = None
         if not self._is_compiled:
             self._compiler = compiler.for_model(self.model)
+        parts = strategy.num_replicas_in_sync * settings.accumulation_steps
+        self._whole_batch = None
+        if objective.of_whole_batch and parts > 1:
+            self._whole_batch = whole_batch.WholeBatch(
+                *(self.model, objective, settings, self._compiling),
+                lambda *values: _sums(objective, *values),
+            )
         # XLA compiles all of an update; sums over replicas stay between compiled parts.
         xla = settings.xla
         if xla and strategy.num_replicas_in_sync == 1:
@@ -153,7 +160,11 @@ class Trainer:
             batch, weights = self._prepare_rows(batch)
             weights = distribution.total(weights)
             seeds = self._seeds(context, step)
-            gradients, sums, next_state = self._gradients(batch, weights, seeds)
+            if self._whole_batch:
+                gradients, sums = self._whole_batch.gradients(batch, weights, seeds)
+                next_state = []
+            else:
+                gradients, sums, next_state = self._gradients(batch, weights, seeds)
             gradients, sums = distribution.total((gradients, sums))
             return self._finish(gradients, sums, next_state, step)
 
@@ -217,10 +228,7 @@ class Trainer:
         count = self.settings.accumulation_steps
         if count == 1:
             return self._micro_batch(batch, weights, seeds[0])
-        batch = {
-            name: tf.reshape(x, [count, x.shape[0] // count, *_shape(x)[1:]])
-            for name, x in batch.items()
-        }
+        batch = whole_batch.split(batch, count)
         gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
         sums = tf.zeros([len(sum_names(self.objective)), 2])
         states = [tf.zeros_like(batch[name]) for name in self.row_state]
@@ -504,12 +512,6 @@ class Trainer:
         return sums
 
 
-def _shape(x) -> list:
-    """The sizes of a tensor's axes, as Python numbers if they are known in advance."""
-    static, dynamic = x.shape.as_list(), tf.shape(x)
-    return [dynamic[i] if size is None else size for i, size in enumerate(static)]
-
-
 # --- What a step returns: sums over replicas, micro-batches and updates ------------------
 
 
@@ -527,7 +529,7 @@ def _sums(objective, pairs, batch, outputs):
     """
     pairs = pairs | objective.metrics(batch, outputs)
     names = (name for name in sum_names(objective) if name in pairs)
-    sums = tf.stack([tf.stack(pairs[name]) for name in names])
+    sums = tf.reshape([tf.stack(pairs[name]) for name in names], [-1, 2])
     if not (objective.summary and objective.summary.counts):
         return sums
     return tf.concat([sums, objective.summary.counts(batch, outputs)], axis=0)

@@ -235,7 +235,7 @@ def _card(
         "Use": [use],
     }
     if facts.scores:
-        sections["Scores"][:0] = [f"| score | {_evaluated(facts)} |", "|---|---|"]
+        sections["Scores"][:0] = [f"| score | {_data_of_scores(facts)} |", "|---|---|"]
     return _CARD.format(
         head="\n".join(f"{key}: {_yaml(value)}" for key, value in head.items()),
         name=name,
@@ -248,13 +248,13 @@ def _card(
     )
 
 
-def _evaluated(facts):
+def _data_of_scores(facts):
     # Without a task, they may be the records of the training.
     return "held-out data" if facts.task else "evaluation"
 
 
 def _result(task, facts):
-    dataset = facts.task or _evaluated(facts)
+    dataset = facts.task or _data_of_scores(facts)
     return {
         "task": {"type": task},
         "dataset": {

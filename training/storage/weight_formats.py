@@ -20,6 +20,7 @@ from training.interchange.format import Format
 # "module:class" of the formats of other libraries, in the order in which they are looked
 # for in a folder.
 OTHERS = [
+    "training.interchange.sentence_folder:SentenceFolder",
     "training.interchange.hugging_face:HuggingFace",
     "training.storage.adapters:Peft",
 ]

@@ -1,0 +1,1 @@
+"""Nearest neighbors of vectors: exact search, files of vectors, indexes."""

@@ -1,0 +1,53 @@
+"""run_retrieval.py in processes of its own: replicas, micro-batches, a kill."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import tests
+from training.storage.source import Source
+from tests import forked, jobs
+from tests.vectors import flags, run, write_files
+
+ON_TWO_CPUS = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_files(tmp_path)
+
+
+def weights(folder, name):
+    return Source.open(str(folder / name)).read()
+
+
+def on_two_cpus(folder, **changes):
+    line = jobs.command("run_retrieval.py", flags(folder, **changes))
+    done = forked.finished([sys.executable, ON_TWO_CPUS, *line[1:]])
+    assert done.returncode == 0, done.stderr
+    assert "on 2 devices" in done.stdout
+
+
+@pytest.mark.parametrize("loss", ["in_batch_negatives"])
+def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss):
+    given = {
+        "do_train": True,
+        "train_batch_size": [16],
+        "learning_rate": [1e-2],
+        "matryoshka_sizes": [4, 8],
+        "symmetric": True,
+        "projection_size": 12,
+    }
+    run(folder, output_dir=str(folder / "one"), **given)
+    run(
+        folder, output_dir=str(folder / "parts"), gradient_accumulation_steps=4, **given
+    )
+    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2, "xla": True}
+    on_two_cpus(folder, output_dir=str(folder / "two"), **both, **given)
+    expected = weights(folder, "one")
+    for other in ("parts", "two"):
+        got = weights(folder, other)
+        assert got.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(got[name], value, atol=1e-5, err_msg=name)

@@ -1,0 +1,146 @@
+"""run_retrieval.py on a collection: runs, scores, reranking, negatives."""
+
+import json
+
+import pytest
+
+import bert
+from errors import UserError
+from tests import exports, jobs
+from tests.vectors import flags, pairs, run, write_files, write_table
+from training.finetuning import ranking_metrics
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A collection, a model trained on pairs, and what it finds before and after."""
+    folder = write_files(tmp_path_factory.mktemp("trained"))
+    made = list(pairs(30, seed=3))
+    passages = [
+        {"_id": f"p{i}", "text": pair["positive"]} for i, pair in enumerate(made)
+    ]
+    write_table(folder / "corpus.jsonl", passages)
+    queries = [{"_id": f"q{i}", "text": pair["query"]} for i, pair in enumerate(made)]
+    write_table(folder / "queries.tsv", queries)
+    (folder / "qrels").mkdir()
+    for name, numbers in {"dev": range(20), "test": range(20, 30)}.items():
+        rows = [
+            {"query-id": f"q{i}", "corpus-id": f"p{i}", "score": 1} for i in numbers
+        ]
+        write_table(folder / "qrels" / f"{name}.tsv", rows)
+    with jobs.untraced():
+        run(
+            folder,
+            dev_kind="collection",
+            rerank_with=exports.write(folder / "rater", "rating"),
+            rerank_top=5,
+            learning_rate=[1e-2],
+            **dict.fromkeys(("do_train", "do_eval", "do_predict"), True),
+        )
+    return folder
+
+
+def read_run(path):
+    found = {}
+    for line in path.read_text().splitlines():
+        query, _, passage, rank, score, tag = line.split()
+        found.setdefault(query, {})[passage] = float(score)
+        assert int(rank) == len(found[query])
+    return found
+
+
+def test_what_is_found_is_written_and_scored(trained):
+    """The model that was saved finds the same."""
+    results = jobs.results(trained)
+    assert results["eval_recall@100"] == 1  # all 30 passages are in a run
+    run = read_run(trained / "output" / "run.trec")
+    assert list(run) == [f"q{i}" for i in range(20, 30)]
+    texts = {row["_id"]: row["text"] for row in _rows(trained / "corpus.jsonl")}
+    encoder = bert.load(str(trained / "output"))
+    made = list(pairs(30, seed=3))
+    for number, query in enumerate(run, start=20):
+        (near,) = encoder.search(texts.values(), [made[number]["query"]], k=30)
+        scores = [score for _, score in near]
+        assert list(run[query].values()) == pytest.approx(scores, abs=1e-5)
+        near = dict(near)
+        for passage, score in run[query].items():
+            assert near[texts[passage]] == pytest.approx(score, abs=1e-5)
+
+
+def _rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_reranker_orders_the_first_ones_again(trained):
+    output = trained / "output"
+    before, after = (read_run(output / f"{x}run.trec") for x in ("", "reranked_"))
+    texts = {row["_id"]: row["text"] for row in _rows(trained / "corpus.jsonl")}
+    made = list(pairs(30, seed=3))
+    for number, query in enumerate(before, start=20):
+        first, rest = list(before[query])[:5], list(before[query])[5:]
+        letters = {*made[number]["query"].split()}
+        common = {id: len(letters & {*texts[id].split()}) for id in first}
+        expected = sorted(first, key=lambda id: -common[id])
+        assert list(after[query]) == [*expected, *rest]
+        assert ranking_metrics.rank(after[query])[5:] == rest
+    results = jobs.results(trained)
+    assert results["eval_reranked_mrr@10"] > results["eval_mrr@10"]
+
+
+def test_mined_negatives_are_near_do_not_fit_and_train(trained, untraced):
+    run(trained, do_predict=True, mine_negatives=3, dev_kind="collection")
+    rows = _rows(trained / "output" / "mined_negatives.jsonl")
+    train = list(pairs(64, seed=0))
+    fitting = {}
+    for pair in train:
+        fitting.setdefault(pair["query"], set()).add(pair["positive"])
+    assert [(row["query"], row["positive"]) for row in rows] == [
+        (pair["query"], pair["positive"]) for pair in train
+    ]
+    encoder = bert.load(str(trained / "output"))
+    texts = list(dict.fromkeys(pair["positive"] for pair in train))
+    assert sum(len(row["negative"]) for row in rows) > len(rows)
+    for row in rows[:10]:
+        (near,) = encoder.search(texts, [row["query"]], k=len(texts))
+        most = 0.95 * dict(near)[row["positive"]]
+        wrong = [
+            text
+            for text, score in near
+            if score < most and text not in fitting[row["query"]]
+        ]
+        assert row["negative"] == wrong[: len(row["negative"])]
+    run(
+        trained,
+        do_train=True,
+        train_kind="triplets",
+        dev_kind="pairs",
+        train_file="output/mined_negatives.jsonl",
+        output_dir=str(trained / "again"),
+    )
+
+
+REFUSALS = {
+    "scores": (
+        {"mine_negatives": 1, "do_predict": True, "train_kind": "scored_pairs"},
+        "--mine_negatives: --train_kind=scored_pairs has scores",
+    ),
+    "no search": (
+        {"rerank_with": "x", "dev_kind": "scored_pairs"},
+        "--rerank_with has no effect",
+    ),
+    "no prediction": ({"mine_negatives": 1}, "no effect with --do_predict=False"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused_flags(tmp_path, name):
+    changes, message = REFUSALS[name]
+    import run_retrieval
+
+    with pytest.raises(UserError, match=message):
+        run_retrieval.Options(**flags(tmp_path, do_eval=True, **changes))
+
+
+def test_a_reranker_that_does_not_exist_is_refused_first(trained):
+    with pytest.raises(UserError, match="contains no exported model"):
+        run(trained, do_eval=True, dev_kind="collection", rerank_with="nowhere")

@@ -115,7 +115,7 @@ def test_a_local_layer_sees_half_of_the_window_on_each_side(monkeypatch):
     changed[0, 20] *= -1.0
 
     def differs():
-        _, local = encoder._sights(ops.convert_to_tensor(hidden), None)
+        _, local = encoder._sights(ops.convert_to_tensor(hidden), {})
         layer = encoder.transformer_layers[1]
         before, after = (np.array(layer(x, sight=local)) for x in (hidden, changed))
         return np.flatnonzero(np.abs(after - before)[0].max(-1) > 1e-6).tolist()

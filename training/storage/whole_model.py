@@ -114,7 +114,10 @@ def check_fills_masks(path: str, source: Source, config: EncoderConfig) -> None:
 def load_masked_lm(
     config: EncoderConfig, source: Source, dtype: str = "float32"
 ) -> masked_lm.MaskedLMModel:
-    """The network of a checkpoint, without its pooler, which fills no masks."""
+    """The network of a checkpoint, without its pooler, which fills no masks.
+
+    What the head shares with the encoder is loaded, though an encoder alone may lack it.
+    """
     if "decoder" in config.capabilities:
         raise UserError(
             f"{source.prefix}: a model of the architecture {config.architecture!r} fills "
@@ -123,7 +126,8 @@ def load_masked_lm(
         )
     model = masked_lm.MaskedLM().network(config, dtype=dtype)
     encoder = model.encoder
-    pooler = {v.path for v in encoder.weights}.difference(encoder.required_variables)
+    used = (*encoder.required_variables, *(v.path for v in model.masked_lm.weights))
+    pooler = {v.path for v in encoder.weights}.difference(used)
     weights = {v.path: v for v in model.weights if v.path not in pooler}
     source.load(weights, required="", scope=encoder.scope)
     return model

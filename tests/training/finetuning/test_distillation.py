@@ -203,7 +203,9 @@ def test_students_of_other_networks(files):
     size = json.loads((files.folder / "config.json").read_text())["vocab_size"]
     for name, config in samples.collect("CONFIGS").items():
         path = files.folder / f"{name}.json"
-        path.write_text(dataclasses.replace(config, vocab_size=size).to_json_string())
+        changes = {"vocab_size": size}
+        changes |= {} if config.pad_token_id is None else {"pad_token_id": 0}
+        path.write_text(dataclasses.replace(config, **changes).to_json_string())
         files.run(name, bert_config_file=str(path), **ONE_UPDATE)
     weights = files.run("lstm", lstm_layers=1, lstm_size=4, **ONE_UPDATE)
     assert any("lstm" in name for name in weights)

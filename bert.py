@@ -271,6 +271,7 @@ class TextEncoder:
         layer=arguments.whole(),
         batch_size=arguments.batch_size,
         doc_stride=arguments.whole(at_least=0),
+        are_queries=arguments.switch,
     )
     def embed(
         self,
@@ -327,20 +328,23 @@ class TextEncoder:
         k=arguments.whole(at_least=1),
     )
     def search(
-        self, texts: Iterable[Text], queries: Iterable[Text], k: int = 10, **settings
+        self,
+        texts: Iterable[Text],
+        queries: Iterable[Text],
+        k: int = 10,
+        max_seq_length: int | None = None,
     ) -> list[list[tuple[Text, float]]]:
         """The texts whose vectors are nearest to each query's, by cosine.
 
         Args:
             k: how many for each query; of fewer texts, all.
-            settings: of `embed`, such as max_seq_length.
+            max_seq_length: as for `embed`.
         Returns:
             texts with their cosines, the best first, for each query.
         """
-        asked, found = (
-            normalize(self.embed(some, are_queries=some is queries, **settings))
-            for some in (queries, texts)
-        )
+        most = {"max_seq_length": max_seq_length}
+        found = normalize(self.embed(texts, **most))
+        asked = normalize(self.embed(queries, are_queries=True, **most))
         near = exact.search(asked, exact.blocks_of(found), k)
         return [
             [(texts[row], score) for row, score in zip(rows, scores, strict=True)]

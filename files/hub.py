@@ -28,12 +28,16 @@ _CACHED = re.compile(r"models--([\w.-]+)/snapshots/([0-9a-f]{40})(?:/|$)")
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "tokenizer.json")
 _TEXT = (*_VOCABULARIES, "merges.txt", "tokenizer_config.json")
+# Of sentence-transformers' models; a file of the model's own folder is the first.
+_VECTORS = ("modules.json", "sentence_bert_config.json")
+_VECTORS += ("config_sentence_transformers.json", "1_Pooling/config.json")
+_VECTORS += ("2_Dense/config.json", f"2_Dense/{_WEIGHTS}")
 # By purpose: files, one of them required, and all that are fetched.
 _FILES = {
     # The shards that an index names are fetched after it.
     "weights": (
         (_WEIGHTS, weight_index.NAME),
-        (_CONFIG, *_TEXT, _WEIGHTS, weight_index.NAME),
+        (*_VECTORS, _CONFIG, *_TEXT, _WEIGHTS, weight_index.NAME),
     ),
     "vocabulary": (_VOCABULARIES, _TEXT),
     "config": ((_CONFIG,), (_CONFIG,)),

@@ -51,7 +51,7 @@ class DevSet(NamedTuple):
     min_agreement: float
 
 
-class Conversion(NamedTuple):
+class FormOutputs(NamedTuple):
     """One form of an export: what it was made from, what it became, what that says.
 
     Attributes:
@@ -65,7 +65,7 @@ class Conversion(NamedTuple):
 
 
 def report(
-    precision: str, compared: ComparedRows, forms: Mapping[str, Conversion]
+    precision: str, compared: ComparedRows, forms: Mapping[str, FormOutputs]
 ) -> dict[str, object]:
     """The content of the report.
 

@@ -227,12 +227,12 @@ def _convert(product: Product, directory: str) -> None:
         network = _network(product.reference, product.layout)
         _save_model(product.reference, network, source)
         small, outputs = os.path.join(directory, TENSORS), predict(product.model, rows)
-        made = {"saved_model": comparison.Conversion(source, small, outputs)}
+        made = {"saved_model": comparison.FormOutputs(source, small, outputs)}
         for name in product.formats:
             print(f"converting the network to {name} and checking it", flush=True)
             folders = {"float32": scratch, product.precision: directory}
             before, after = _portable(name, source, product, folders).values()
-            made[name] = comparison.Conversion(before, after, _run(name, after, rows))
+            made[name] = comparison.FormOutputs(before, after, _run(name, after, rows))
         report = comparison.report(product.precision, product.compared, made)
     comparison.write(directory, report)
 

@@ -126,11 +126,15 @@ def _onnx(serve, loaded, batch) -> Callable[[str], bytes]:
         tf.function(call, autograph=False), input_signature=specs, opset=18
     )
     _name_axes(model.graph, batch, serve(**_tensors(batch)))
-    change = {"float32": lambda model: model, "float16": _halve, "int8": _quantize}
+    change = {
+        "float32": lambda model: model,
+        "float16": _with_float16,
+        "int8": _with_int8,
+    }
     return lambda precision: change[precision](model).SerializeToString()
 
 
-def _quantize(model):
+def _with_int8(model):
     """An ONNX model whose matrices are int8, with a scale for each output."""
     import onnx
     from onnxruntime import quantization
@@ -149,7 +153,7 @@ def _quantize(model):
         root.setLevel(level)
 
 
-def _halve(model):
+def _with_float16(model):
     """An ONNX model whose weights are float16; its runtime casts them when it loads."""
     import onnx
 

@@ -1,10 +1,10 @@
 """Times forms of a network, which take turns on one thread; run as a program.
 
-    python -m serving.speed forms.json rows.npz
+    python -m serving.speed '{"onnx": ["float32.onnx", "int8.onnx"]}' rows.npz
 
-forms.json has for each form the name of its runtime and the paths of two models; rows.npz
-has their inputs. Prints, as JSON, how many times as fast the second is by form: the median
-of rounds in which each model reads each row, one at a time.
+The first argument has the paths of two models for each runtime; rows.npz has their inputs.
+Prints, as JSON, how many times as fast the second is by form: the median of rounds in which
+each model reads each row, one at a time.
 """
 
 import json
@@ -36,9 +36,8 @@ def measure(
         batch: rows, int32 arrays by name.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        asked, rows = (os.path.join(scratch, n) for n in ("forms.json", "rows.npz"))
-        with open(asked, "w", encoding="utf-8") as file:
-            json.dump({k: [*map(_absolute, v)] for k, v in forms.items()}, file)
+        rows = os.path.join(scratch, "rows.npz")
+        asked = json.dumps({k: [*map(_absolute, v)] for k, v in forms.items()})
         np.savez(rows, **batch)
         command = [sys.executable, "-m", "serving.speed", asked, rows]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
@@ -68,8 +67,7 @@ def _main(asked, rows):
             return runtimes.open_saved_model(path)
         return runtimes.open_file(form, path, 1)
 
-    with open(asked, encoding="utf-8") as file:
-        forms = json.load(file)
+    forms = json.loads(asked)
     with np.load(rows) as arrays:
         batch = dict(arrays)
     ratios = {

@@ -49,10 +49,14 @@ def is_large(path: pathlib.Path) -> bool:
     return path.suffix == ".safetensors"
 
 
-def _sibling(path: pathlib.Path) -> dict:
+def _sibling(path: pathlib.Path, folder: pathlib.Path) -> dict:
     content = path.read_bytes()
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    entry = {"rfilename": path.name, "size": len(content), "blobId": blob}
+    entry = {
+        "rfilename": str(path.relative_to(folder)),
+        "size": len(content),
+        "blobId": blob,
+    }
     if is_large(path):
         entry["lfs"] = {
             "sha256": hashlib.sha256(content).hexdigest(),
@@ -118,8 +122,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _model(self, name, revision):
         if self._is_there(name, revision):
-            files = sorted(self.hub.models[name].iterdir())
-            files = [_sibling(path) for path in files]
+            folder = self.hub.models[name]
+            files = sorted(path for path in folder.rglob("*") if path.is_file())
+            files = [_sibling(path, folder) for path in files]
             if not self.hub.has_checksums:
                 files = [{"rfilename": file["rfilename"]} for file in files]
             self._answer(
@@ -132,7 +137,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = self.hub.models[name] / file
         if not path.exists():
             return self._refuse(404, "EntryNotFound")
-        entry, content = _sibling(path), path.read_bytes()
+        entry, content = _sibling(path, self.hub.models[name]), path.read_bytes()
         tag = entry["lfs"]["sha256"] if "lfs" in entry else entry["blobId"]
         if file in self.hub.damaged:
             content = bytes([content[0] ^ 1]) + content[1:]

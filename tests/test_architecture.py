@@ -314,7 +314,7 @@ def test_json_files_are_read_through_one_door():
         "modeling/architectures/config.py",  # from_json_file, as in the release
         "serving/export.py",  # asks
         "serving/reload.py",  # which is a process without our modules
-        "serving/speed.py",  # asks a process of its own
+        "serving/speed.py",  # what its own process is asked and answers
         "text/corpus/line_formats.py",
         "text/tasks/squad.py",
     }

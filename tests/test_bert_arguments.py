@@ -15,6 +15,7 @@ import pytest
 
 import bert
 import tests
+from training.backend import tf
 from modeling.optimizers.table import OptimizerSettings
 from serving import predictor
 from text.tokenizers.table import TokenizerOptions
@@ -43,6 +44,7 @@ PASSED = {
     "text": "Open the [MASK].",
     "labels": [0, 1],
     "requests": ["Open the file."],
+    "queries": ["Open it."],
     "learning_rate": 1e-3,
     "num_train_steps": 9,
     "value": True,
@@ -55,10 +57,12 @@ class _Served(predictor.Served):
     """What a loaded model is asked by, without one."""
 
     def __init__(self):
-        super().__init__({"inputs": {"text": "text"}}, None, "nowhere")
+        described = {"form": "number", "inputs": {"text": "text"}}
+        super().__init__(described, _answer_with_zeros, "nowhere")
 
-    def _answer(self, batch):
-        return [{"predicted": request["text"]} for request in batch]
+
+def _answer_with_zeros(text):
+    return {"predicted": tf.zeros(text.shape)}
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,18 @@ def test_weights_are_those_of_a_local_folder(server, capsys):
     assert TokenizerOptions().load_tokenizer(ADDRESS).vocabulary.tokens[0] == "[PAD]"
 
 
+def test_what_a_model_of_vectors_has_in_other_folders_is_fetched(server):
+    model = server.models["klue/small-bert"]
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [{"type": f"x.{kind}", "path": path} for kind, path in kinds.items()]
+    (model / "modules.json").write_text(json.dumps(modules))
+    (model / "1_Pooling").mkdir()
+    pooling = {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": False}
+    (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    task = Source.open(ADDRESS).task
+    assert (task["pooling"], task["normalize"]) == ("cls", False)
+
+
 def test_a_vocabulary_is_fetched_without_the_weights(server):
     TokenizerOptions().load_tokenizer(f"{ADDRESS}@main")
     assert not [line for line in server.requests if "safetensors" in line]

@@ -253,7 +253,7 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
         sets = task.eval_sets if flags.do_eval else task.test_sets
         real_examples = experiment.sets.examples(sets[0])
     examples = [*task.samples(), *real_examples[:_CHECKED]]
-    layout, batch, outcome = _featurize(experiment, examples, task.test_sets[0])
+    layout, batch, outcome = _rows_of(experiment, examples, task.test_sets[0])
     outputs = export.predict(model, batch)
     return export.Product(
         model=model,
@@ -289,7 +289,7 @@ def _network(experiment, trainer, precision):
     )
 
 
-def _featurize(experiment: Experiment, examples: list, split: str):
+def _rows_of(experiment: Experiment, examples: list, split: str):
     """The layout of examples without labels, their rows, and what makes `Predictions` of
     the outputs for these.
     """
@@ -317,7 +317,7 @@ def _float32(experiment: Experiment, trainer: loop.Trainer) -> dict:
     split = task.eval_sets[0]
     examples = experiment.sets.examples(split)
     examples = examples[:: -(-len(examples) // _COMPARED)]
-    _, batch, outcome = _featurize(experiment, examples, split)
+    _, batch, outcome = _rows_of(experiment, examples, split)
     reference = _network(experiment, trainer, "float32")
     dev = comparison.DevSet(
         split,

@@ -19,7 +19,7 @@ import json
 import pathlib
 
 from training.backend import tf
-from serving import checksums
+from serving import checksums, forms
 
 TEXT = tf.TensorSpec([None], tf.string)
 LIST = tf.TensorSpec([None, None], tf.string)
@@ -180,7 +180,12 @@ INPUTS = {
     rating: {"text_a": TEXT, "text_b": TEXT},
 }
 ANSWERS = {"rating": "number"}  # whose answers have another form than their name
-FORMS = tuple(function.__name__ for function in INPUTS)
+# Those of relatives only where these are.
+FORMS = tuple(
+    name
+    for name in (function.__name__ for function in INPUTS)
+    if ANSWERS.get(name, name) in forms.FORMS
+)
 
 
 def write(folder: pathlib.Path, form: str, **more) -> str:

@@ -72,7 +72,12 @@ def test_the_core_runs_without_family_and_recipes(tmp_path):
 
 
 # They look at the whole repository: its folders, its pages, and copies of it.
-_OF_THE_WHOLE = ("test_architecture", "test_docs", "test_extensions")
+_OF_THE_WHOLE = (
+    "serving/test_image",
+    "test_architecture",
+    "test_docs",
+    "test_extensions",
+)
 
 
 @pytest.mark.exhaustive

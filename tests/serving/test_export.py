@@ -198,7 +198,7 @@ def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predicto
         "labels": ["Straße", "no", "yes"],
         "max_seq_length": 32,
         "do_lower_case": True,
-        "dtype": "float32",
+        "precision": "float32",
         "global_step": 10,
     }
     assert {name: description[name] for name in wanted} == wanted

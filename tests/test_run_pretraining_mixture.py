@@ -155,6 +155,18 @@ def test_another_mixture_continues_where_each_source_was(folder, capsys):
     assert last["epochs/wiki"] == (28 + 4) / 42
 
 
+def test_a_mixture_after_records_that_were_not_mixed_begins_at_their_beginning(folder):
+    phases = (WEIGHTED, ["code*:1", "wiki*:1"], ["books*"], WEIGHTED)
+    changes = {"train_batch_size": 11, "num_warmup_steps": 1, "log_every_steps": 1}
+    for step, sources in enumerate(phases, 1):
+        place = folder / str(step)
+        place.mkdir()
+        run(place, input_file=sources, num_train_steps=step, **changes)
+        changes |= {"init_checkpoint": str(place / "output"), "keep_optimizer": True}
+    last = metrics(place)[-1]
+    assert last["epochs/wiki"] == 7 / 42 and last["epochs/code"] == 1 / 6
+
+
 @pytest.mark.exhaustive
 def test_replicas_report_the_losses_of_one_device(folder, monkeypatch):
     monkeypatch.chdir(ROOT)  # where the fork of another process begins

@@ -125,11 +125,11 @@ def _find_place(position: Position, began: Mapping, settings: Mapping) -> None:
     So does each source of a mixture, in whatever shares and with whichever others.
     """
     if not began:
+        position.rows_read = ()
         return  # nothing says what was read
     size, before = settings["train_batch_size"], began.get("train_batch_size")
     if any(began.get(name) != settings.get(name) for name in _RECORDS):
-        if began.get("mixture") and settings.get("mixture"):
-            position.rows_read = _rows_read(position, began, settings)
+        position.rows_read = _rows_read(position, began, settings)
         position.batch_offset = -position.step
     elif size != before:
         rows = position.next_batch * before
@@ -137,7 +137,9 @@ def _find_place(position: Position, began: Mapping, settings: Mapping) -> None:
 
 
 def _rows_read(position, began, settings):
-    """How many rows of each source of a mixture an earlier one has read."""
+    """How many rows of each source of a mixture an earlier one has read; else empty."""
+    if not (began.get("mixture") and settings.get("mixture")):
+        return ()
     schedule = SourceOrder(counts_in(began["mixture"]), began["seed"])
     read = schedule.before(position.next_batch * began["train_batch_size"])
     if position.rows_read:

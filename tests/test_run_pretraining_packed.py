@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 
 import pytest
 
@@ -116,6 +117,14 @@ def test_losses_of_whole_rows_are_refused(tmp_path, monkeypatch, records):
     given = {"input_file": [records], "objective": "masked_lm", **flags}
     line = refusal(tmp_path, monkeypatch, **given)
     assert line.startswith("--distill_cls_weight=1.0: compares whole rows")
+
+
+def test_packed_rows_without_their_description_are_refused(tmp_path, static_records):
+    """Else tokens would see other documents."""
+    first = static_records.replace("*", "00000-of-00002")
+    alone = shutil.copy(first, tmp_path / "alone.tfrecord")
+    with pytest.raises(UserError, match="have position_ids, but no description"):
+        pretraining.run(tmp_path, input_file=[str(alone)], objective="masked_lm")
 
 
 def test_a_window_larger_than_the_row_sees_its_documents(tmp_path, untraced, records):

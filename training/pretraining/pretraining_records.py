@@ -189,21 +189,27 @@ def _released_rows(flags: PretrainingOptions) -> Instances:
 
 
 def _check_released(file: RecordFile, released: Instances, flags: PretrainingOptions):
-    """Refuses BERT's records as those of a release whose records have more features."""
-    bert = RowOptions.of_release(**_sizes(flags)).make_instances()
-    own = {f.name for f in released.schema()} - {f.name for f in bert.schema()}
-    if not own:
-        return
+    """Refuses BERT's records as those of a release whose records have more features, and
+    those whose documents have positions of their own as those of any.
+    """
+    feature_names = set()
     with contextlib.suppress(ValueError):  # reading refuses it
         first = next(iter(file.beginning.records), b"")
         feature_names = {feature.name for feature in encoding.schema_of(first)}
-        if "input_ids" in feature_names and not own <= feature_names:
-            raise UserError(
-                f"{file.path}: these records have no description, and no {', '.join(own)} "
-                f"as those of a release for --objective={flags.objective}; their labels "
-                "may mean something else: use the objective that they were written for, or "
-                "write records with create_pretraining_data.py"
-            )
+    if "position_ids" in feature_names:
+        raise UserError(
+            f"{file.path}: these records have position_ids, but no description that says "
+            "what they are for; copy it, too (.description.json), or write them again"
+        )
+    bert = RowOptions.of_release(**_sizes(flags)).make_instances()
+    own = {f.name for f in released.schema()} - {f.name for f in bert.schema()}
+    if own and "input_ids" in feature_names and not own <= feature_names:
+        raise UserError(
+            f"{file.path}: these records have no description, and no {', '.join(own)} "
+            f"as those of a release for --objective={flags.objective}; their labels "
+            "may mean something else: use the objective that they were written for, or "
+            "write records with create_pretraining_data.py"
+        )
 
 
 def _check_same_kind(path, rows, other, kind):

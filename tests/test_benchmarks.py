@@ -67,7 +67,8 @@ def test_every_stage_of_the_input_is_measured(capsys):
         input.Options(records=6000, lengths=[32], batch_size=16, rounds=1, turn=320)
     )
     lines = capsys.readouterr().out.splitlines()
-    stages = ["shuffled records", "parsed batches", "in the updates"]
+    stages = ["shuffled records", "parsed batches", "parsed batches, mixed"]
+    stages.append("in the updates")
     for kind in ("static masks", "dynamic masks", "dynamic, whole words"):
         [at] = (n for n, line in enumerate(lines) if f" tokens, {kind}: " in line)
         more = [] if kind == "static masks" else ["masks, drawn on these cores"]

@@ -184,16 +184,20 @@ def _labelled_pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
             "texts or more, to make pairs of them"
         )
     rng = np.random.default_rng(settings.seed)
-    all_texts = [(label, text) for label, texts in by_label.items() for text in texts]
-    for place, (label, text) in enumerate(all_texts):
-        same = [
-            t for i, (own, t) in enumerate(all_texts) if own == label and i != place
-        ]
-        others = [t for own, t in all_texts if own != label]
-        for texts, score in ((same, 1.0), (others, 0.0)):
-            if texts:
-                for number in rng.integers(len(texts), size=settings.pairs_per_text):
-                    yield (text, texts[number]), score
+    all_texts = [text for texts in by_label.values() for text in texts]
+    begin = 0
+    for texts in by_label.values():
+        size = len(texts)
+        for place, text in enumerate(texts):
+            if size > 1:
+                for number in rng.integers(size - 1, size=settings.pairs_per_text):
+                    number += number >= place  # not with itself
+                    yield (text, texts[number]), 1.0
+            others = len(all_texts) - size
+            for number in rng.integers(others, size=settings.pairs_per_text):
+                number += size * (number >= begin)  # not with its label's
+                yield (text, all_texts[number]), 0.0
+        begin += size
 
 
 def _inferences(rows: Rows, columns: TextColumns, settings: GroupSettings):

@@ -1,12 +1,13 @@
 """Writes a page that compares what models are asked with their dev sets."""
 
 import html
+import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from errors import count
+from errors import UserError, count
 from files import local
 from serving import drift
 from serving.predictor import Predictor
@@ -71,7 +72,10 @@ class Watch:
                     asked.add(form, tokenizer, request, answer)
                 is_due = time.monotonic() > self._last + _SECONDS
             if is_due:
-                self.write()
+                try:
+                    self.write()
+                except (OSError, UserError) as error:  # the answers are there
+                    print(f"{self._path}: not written ({error})", file=sys.stderr)
 
         predictor.note = note
 

@@ -9,6 +9,8 @@ import pytest
 import predict
 from errors import UserError
 from serving import drift
+from serving import watch as watch_page
+from serving.predictor import Predictor
 from tests import exports
 from tests.serving.clients import send
 from tests.serving.test_operation import command
@@ -83,6 +85,18 @@ def test_the_server_counts_what_it_is_asked_and_not_its_warm_up(folder, tmp_path
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert "<h2>toy</h2>\n<p>3 requests; dev set: 200 rows</p>" in page.read_text()
+
+
+def test_answers_are_given_where_the_page_cannot_be_written(
+    folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(watch_page, "_SECONDS", -1)
+    page = tmp_path / "gone" / "page.html"
+    predictor = Predictor(str(folder))
+    watch_page.Watch(str(page)).add("toy", predictor, str(folder))
+    (answer,) = predictor.predict([{"text_a": "good"}])
+    assert answer["predicted"] == "positive"
+    assert capsys.readouterr().err.startswith(f"{page}: not written (")
 
 
 def test_model_that_knows_no_dev_set(tmp_path, predictor):

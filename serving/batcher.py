@@ -1,8 +1,8 @@
 """Answers the requests of many clients in batches, each in its turn.
 
-A model that is free begins at once. While it works, requests wait. The next batch has a row
-of the one that has waited longest, and rows of similar length of others. A request with
-more rows goes to the end of the queue, so one with a thousand does not hold up the others.
+A model that is free begins at once. While it works, requests wait. Then all of them have a
+turn, in which rows of similar length share a batch. A request with more rows than one batch
+goes to the end of the queue with the rest: one with a thousand does not hold up the others.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from serving.predictor import Served, length_of
+from serving.predictor import Served
 
-_WINDOW = 2  # batches, among whose rows those of similar length are looked for
+_TURN = 8  # batches, so that rows of similar length are found, and new ones wait little
 
 
 class Limits(NamedTuple):
@@ -34,9 +34,7 @@ class _Asked:
     """A request of a client: rows that wait, by number, and the answers so far."""
 
     def __init__(self, rows):
-        self.rows = {
-            i: _Row(self, i, row, length_of(row)) for i, row in enumerate(rows)
-        }
+        self.rows = {i: _Row(self, i, row) for i, row in enumerate(rows)}
         self._answers, self._missing = [None] * len(rows), len(rows)
         self.answered = asyncio.get_running_loop().create_future()
 
@@ -55,7 +53,6 @@ class _Row(NamedTuple):
     asked: _Asked
     number: int
     request: dict
-    length: tuple[int, int]
 
 
 class Batcher:
@@ -131,36 +128,30 @@ class Batcher:
             await self._answer(rows)
 
     def _take(self):
-        """The rows of the next batch; none if all that waited were given up."""
-        size, rows = self._limits.batch_size, []
+        """The rows of the next turn; none if all that waited were given up."""
+        size, rows, left = self._limits.batch_size, [], []
         waiting = [asked for asked in self._waiting if asked.is_waiting]
-        for asked in waiting:
-            rows += itertools.islice(asked.rows.values(), size)
-            if len(rows) >= _WINDOW * size:
-                break
-        if not rows:
-            self._waiting = []
-            return rows
-        order = sorted(range(len(rows)), key=lambda i: rows[i].length)
-        first = max(0, min(order.index(0) - size // 2, len(rows) - size))
-        chosen = [rows[i] for i in order[first : first + size]]
-        for row in chosen:
-            del row.asked.rows[row.number]
-        served = {id(row.asked) for row in chosen}
-        waiting.sort(key=lambda asked: id(asked) in served)  # others keep their order
-        self._waiting = [asked for asked in waiting if asked.rows]
-        return chosen
+        while waiting and len(rows) < _TURN * size:
+            asked = waiting.pop(0)
+            numbers = [*itertools.islice(asked.rows, size)]
+            rows += [asked.rows.pop(number) for number in numbers]
+            if asked.rows:
+                left.append(asked)
+        self._waiting = waiting + left
+        return rows
 
     async def _answer(self, rows):
         rows = [row for row in rows if not row.asked.answered.done()]  # not given up
         if not rows:
             return
-        self._note_batch(len(rows))
+        size = self._limits.batch_size
+        for first in range(0, len(rows), size):
+            self._note_batch(len(rows[first : first + size]))
         requests = [row.request for row in rows]
         loop = asyncio.get_running_loop()
         try:
             answers = await loop.run_in_executor(
-                self._thread, self.predictor.predict, requests, len(rows)
+                self._thread, self.predictor.predict, requests, size
             )
         except Exception as error:
             askers = {id(row.asked): row.asked for row in rows}.values()

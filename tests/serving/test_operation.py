@@ -95,7 +95,7 @@ def test_one_large_request_does_not_keep_the_others_waiting():
         return model.batches
 
     batches = asyncio.run(scene())
-    assert all(len(batch) <= 2 for batch in batches)
+    assert all(batch.count("x") <= 2 for batch in batches)
     assert ["small"] in [batch[-1:] for batch in batches[:3]]
 
 

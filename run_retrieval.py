@@ -9,6 +9,7 @@ A file has pairs of texts that fit (pairs), texts that fit and others that do no
 texts (texts). docs/vectors.md tells more.
 """
 
+import collections
 import dataclasses
 import functools
 import os
@@ -327,6 +328,7 @@ class SentenceVectorTask(ServedTask):
         self.judged: dict[
             str, text_groups.JudgedTexts | retrieval_files.TextCollection
         ] = {}
+        self._left_out: dict[str, collections.Counter] = {}  # by set, of its file
         self.metric = "spearman" if flags.has_scores else "ndcg@10"
         if flags.mine_negatives:
             self.test_sets = (_MINED,)
@@ -354,6 +356,7 @@ class SentenceVectorTask(ServedTask):
                 ),
             )
         path = os.path.join(flags.data_dir, name)
+        left_out = self._left_out[split] = collections.Counter()
         groups = text_groups.read(
             path,
             kind,
@@ -362,6 +365,7 @@ class SentenceVectorTask(ServedTask):
                 tuple(flags.score_range), flags.pairs_per_text, flags.seed
             ),
             flags.max_line_mb,
+            left_out,
         )
         if split == "train":
             return [self._with_prompts(group) for group in groups]
@@ -404,6 +408,7 @@ class SentenceVectorTask(ServedTask):
         return dataclasses.replace(layout, num_choices=number, labels=fields)
 
     def featurize(self, example, split):
+        self.counts |= self._left_out.get(split, {})
         if isinstance(example, str):
             yield Row(*self._sequence(example))
             return

@@ -40,7 +40,8 @@ class Unfinished:
         self._expected = self._checksum.hexdigest().decode()
         self._sizes = {name: len(header) for name, header in headers.items()}
         self.num_rows = 0
-        if os.path.exists(self._file(_NOTE)):
+        # Without one of its files, it was killed as it began, or once the output was whole.
+        if self._has(_NOTE) and all(map(self._has, headers)):
             self._continue()
         else:
             self._begin(headers)
@@ -49,16 +50,17 @@ class Unfinished:
         }
 
     def _begin(self, headers):
-        if os.path.exists(self.path) and os.listdir(self.path):
+        own = {*headers, _NOTE} if self._has(_NOTE) else set()
+        if os.path.exists(self.path) and not own.issuperset(os.listdir(self.path)):
             raise UserError(
                 f"{self.path}: this folder is for unfinished work but contains something "
                 "else; move it, or choose another output"
             )
         os.makedirs(self.path, exist_ok=True)
+        self._write_note()  # first, so that the files are known to be ours
         for name, header in headers.items():
             with local.replacing(self._file(name)) as file:
                 file.write(header)
-        self._write_note()
 
     def _continue(self):
         note = json_files.read_own(self._file(_NOTE))
@@ -75,6 +77,9 @@ class Unfinished:
 
     def _file(self, name):
         return os.path.join(self.path, name)
+
+    def _has(self, name):
+        return os.path.exists(self._file(name))
 
     def _open(self, name, size):
         file = open(self._file(name), "r+b")
@@ -133,8 +138,8 @@ class Unfinished:
         """
         self.close()
         if name is None:
-            os.remove(self._file(_NOTE))
             os.replace(self.path, self.output)
+            os.remove(os.path.join(self.output, _NOTE))
         else:
             os.replace(self._file(name), self.output)
             shutil.rmtree(self.path)

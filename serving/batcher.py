@@ -80,13 +80,13 @@ class Batcher:
 
     @property
     def queue_length(self) -> int:
-        """How many requests wait."""
-        return len(self._waiting)
+        """How many requests wait, without those that were given up."""
+        return sum(asked.is_waiting for asked in self._waiting)
 
     @property
     def is_full(self) -> bool:
         """Whether another request would be refused."""
-        return len(self._waiting) >= self._limits.queue_size
+        return self.queue_length >= self._limits.queue_size
 
     async def predict(self, requests: list[dict]) -> list[dict]:
         """The answers to a client's requests, which `Served.check` has accepted.

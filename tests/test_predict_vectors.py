@@ -127,6 +127,38 @@ def test_killed_and_continued_the_bytes_are_the_same(
     )
 
 
+@pytest.mark.parametrize("output", ["vectors.npy", "index"])
+def test_killed_as_it_begins_or_ends_it_needs_no_help(
+    model, rows, tmp_path, monkeypatch, output
+):
+    flag = {"output_file" if "." in output else "write_index": str(tmp_path / output)}
+    note = unfinished.Unfinished._write_note
+
+    def die_after(function):
+        def dying(*given):
+            function(*given)
+            raise Killed
+
+        return dying
+
+    monkeypatch.setattr(unfinished.Unfinished, "_write_note", die_after(note))
+    with pytest.raises(Killed):
+        write(model, rows, **flag)
+    monkeypatch.setattr(unfinished.Unfinished, "_write_note", note)
+    ends = ("shutil", "rmtree") if "." in output else ("os", "remove")
+    with monkeypatch.context() as change, pytest.raises(Killed):
+        change.setattr(getattr(unfinished, ends[0]), ends[1], die_after(lambda _: None))
+        write(model, rows, **flag)
+    found = contents(tmp_path / output)
+    if output == "index":
+        assert found.pop(unfinished._NOTE)
+        flag = {"write_index": str(tmp_path / "again")}
+    write(model, rows, **flag)
+    (again,) = flag.values()
+    assert contents(pathlib.Path(again)) == found
+    assert not [*tmp_path.glob("*.unfinished")]
+
+
 def contents(path):
     if path.is_file():
         return path.read_bytes()

@@ -1,5 +1,6 @@
 """run_retrieval.py as a user meets it: all kinds of files, losses, exports, a kill."""
 
+import collections
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from modeling.architectures.bert import BertEncoder
 from serving.predictor import Predictor
 from tests import jobs, relatives
 from tests.vectors import LETTERS, TINY, flags, pairs, run, write_files, write_table
+from text.tasks import text_groups
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}
@@ -137,6 +139,10 @@ def test_inferences_make_triplets(folder):
         (("p", "follows", "against"), None),
         (("p", "also", "against"), None),
     ]
+    counts = collections.Counter()
+    columns = text_groups.KINDS["nli"].columns
+    text_groups.read(str(folder / "train.tsv"), "nli", columns, counts=counts)
+    assert list(counts.values()) == [1]  # q
 
 
 def test_labels_make_pairs_that_fit_and_that_do_not(folder):

@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import bert
 from errors import UserError
 from tests import exports, jobs
 from tests.vectors import flags, pairs, run, write_files, write_table
+from text.tasks.text_groups import JudgedTexts
 from training.finetuning import ranking_metrics
+from training.finetuning.retrieval import mine_negatives
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,13 @@ def test_mined_negatives_are_near_do_not_fit_and_train(trained, untraced):
         train_file="output/mined_negatives.jsonl",
         output_dir=str(trained / "again"),
     )
+
+
+def test_no_negative_is_nearer_than_a_text_that_fits_badly():
+    judged = JudgedTexts(("q",), ("fits", "nearer"), np.array([[0, 0]]), None)
+    passages = np.array([[-0.9, 0], [-0.87, 0]], np.float32)
+    (line,) = mine_negatives(judged, np.array([[1, 0]], np.float32), passages, 2)
+    assert json.loads(line)["negative"] == []
 
 
 REFUSALS = {

@@ -5,6 +5,7 @@ groups of the rows of a table.
 """
 
 import collections
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -61,7 +62,8 @@ class TextKind(NamedTuple):
 
     Attributes:
         columns: by default.
-        groups: (rows, columns, settings) -> (texts, score) of each group.
+        groups: (rows, columns, settings, counts) -> (texts, score) of each group; counts,
+            a Counter, says what was left out.
         has_scores: whether groups have scores.
         is_symmetric: whether the first text of a group is like the others, and does not
             ask for them.
@@ -79,14 +81,20 @@ def read(
     columns: TextColumns,
     settings: GroupSettings = GroupSettings(),  # noqa: B008  immutable
     max_line_mb: int | None = None,
+    counts: Counter | None = None,
 ) -> list[TextGroup]:
     """The groups of a file.
 
+    Args:
+        counts: to be increased by what was left out, in words.
     Raises:
         UserError: there is none, or a line is bad; names file and line.
     """
     made = KINDS[kind].groups(
-        _rows(path, kind, columns, max_line_mb), columns, settings
+        _rows(path, kind, columns, max_line_mb),
+        columns,
+        settings,
+        Counter() if counts is None else counts,
     )
     keys: dict[str, int] = {}
     groups = [
@@ -136,15 +144,18 @@ def _texts_of(values, column, where) -> Sequence[str]:
     return [_text({column: text}, column, where) for text in value]
 
 
-def _pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
-    del settings
+def _pairs(rows: Rows, columns: TextColumns, settings: GroupSettings, counts: Counter):
+    del settings, counts
     for where, values in rows:
         pair = (_text(values, name, where) for name in (columns.first, columns.second))
         others = (_texts_of(values, name, where) for name in columns.negatives)
         yield (*pair, *(text for texts in others for text in texts)), None
 
 
-def _scored_pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
+def _scored_pairs(
+    rows: Rows, columns: TextColumns, settings: GroupSettings, counts: Counter
+):
+    del counts
     low, high = settings.score_range
     for where, values in rows:
         pair = (_text(values, name, where) for name in (columns.first, columns.second))
@@ -161,19 +172,24 @@ def _scored_pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
         yield tuple(pair), (score - low) / (high - low)
 
 
-def _equal_pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
+def _equal_pairs(
+    rows: Rows, columns: TextColumns, settings: GroupSettings, counts: Counter
+):
     """Of plain texts: each with itself, which dropout makes two."""
-    del settings
+    del settings, counts
     for where, values in rows:
         text = _text(values, columns.first, where)
         yield (text, text), None
 
 
-def _labelled_pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
+def _labelled_pairs(
+    rows: Rows, columns: TextColumns, settings: GroupSettings, counts: Counter
+):
     """Pairs of texts of one label, which fit, and of two, which do not.
 
     Source: Tunstall et al., arXiv:2209.11055, section 3.
     """
+    del counts
     by_label = collections.defaultdict(list)
     for where, values in rows:
         label = str(tables.cell(values, columns.label, where, _FLAGS))
@@ -200,7 +216,9 @@ def _labelled_pairs(rows: Rows, columns: TextColumns, settings: GroupSettings):
         begin += size
 
 
-def _inferences(rows: Rows, columns: TextColumns, settings: GroupSettings):
+def _inferences(
+    rows: Rows, columns: TextColumns, settings: GroupSettings, counts: Counter
+):
     """Of natural language inference: what follows from a premise, what contradicts it.
 
     Source: Gao et al., arXiv:2104.08821, section 4.
@@ -215,10 +233,14 @@ def _inferences(rows: Rows, columns: TextColumns, settings: GroupSettings):
             )
             by_premise[premise][label].append(hypothesis)
     for premise, hypotheses in by_premise.items():
-        wrong = hypotheses["contradiction"]
-        for number, right in enumerate(hypotheses["entailment"]):
-            if wrong:
-                yield (premise, right, wrong[number % len(wrong)]), None
+        wrong, right = hypotheses["contradiction"], hypotheses["entailment"]
+        if not (wrong and right):
+            counts[
+                "premises lack what follows, or what contradicts, and are left out"
+            ] += 1
+            continue
+        for number, sentence in enumerate(right):
+            yield (premise, sentence, wrong[number % len(wrong)]), None
 
 
 _PAIR = TextColumns("sentence1", "sentence2")

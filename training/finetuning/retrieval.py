@@ -12,7 +12,7 @@ from text.tasks.text_groups import JudgedTexts
 from training.finetuning import ranking_metrics
 
 Run = Mapping[str, Mapping[str, float]]  # query -> passage -> score, the best first
-_TOO_SIMILAR = 0.95  # of the score of the passage that fits; more may fit, too
+_NEARLY = 0.05  # of the score of the passage that fits; what is so near may fit, too
 _LOOKED_AT = 20  # times as many passages as negatives are wanted
 
 
@@ -80,7 +80,8 @@ def mine_negatives(
         fitting.setdefault(query, set()).add(passage)
     for query, passage in judged.pairs.tolist():
         text = judged.queries[query]
-        most = _TOO_SIMILAR * float(queries[query] @ passages[passage])
+        fit = float(queries[query] @ passages[passage])
+        most = fit - _NEARLY * abs(fit)  # below it, even if that is negative
         negatives = [
             judged.passages[row]
             for row, score in zip(

@@ -14,7 +14,7 @@ from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
 from tests import peft_adapters
 from tests.conversion import convert
-from tests.family.modern_bert import golden
+from tests.family.modern_bert import golden, transformers_cases
 from tests.family.modern_bert.test_modern_bert_encoder import LARGE
 from text.tokenizers.table import TokenizerOptions
 from training.interchange import hugging_face
@@ -39,31 +39,8 @@ SEEDS = range(3)
 def drawn_values(their_class: str, seed: int) -> dict:
     """Of a config."""
     drawn = random.Random(f"{their_class} {seed}")
-    heads = drawn.choice((1, 2, 3))
-    values = {
-        "vocab_size": drawn.randrange(30, 90),
-        "hidden_size": heads * drawn.choice((4, 6, 16)),
-        "num_attention_heads": heads,
-        "num_hidden_layers": drawn.randrange(1, 6),
-        "intermediate_size": drawn.randrange(5, 60),
-        "local_attention": drawn.choice((2, 7, 8, 12)),
-        "global_attn_every_n_layers": drawn.choice((1, 2, 3, 4)),
-        "max_position_embeddings": 80,
-        "global_rope_theta": drawn.choice((160000.0, 500.0)),
-        "local_rope_theta": drawn.choice((10000.0, 50.0)),
-        "hidden_activation": drawn.choice(("gelu", "gelu_new", "relu")),
-        "classifier_activation": drawn.choice(("gelu", "gelu_pytorch_tanh", "relu")),
-        "classifier_pooling": drawn.choice(("cls", "mean")),
-        "norm_eps": drawn.choice((1e-5, 1e-6)),
-        "initializer_range": 0.1,
-        "pad_token_id": 3,
-        "num_labels": 2 if their_class == "ForQuestionAnswering" else 3,
-    }
-    biases = ("attention", "mlp", "norm", "classifier", "decoder")
-    values |= {f"{name}_bias": drawn.random() < 0.5 for name in biases}
-    return values | dict.fromkeys(
-        ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
-    )
+    number = 2 if their_class == "ForQuestionAnswering" else 3
+    return transformers_cases.draw(drawn) | {"num_labels": number}
 
 
 def make(their_class: str, values: dict, folder):

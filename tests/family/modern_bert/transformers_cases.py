@@ -19,7 +19,7 @@ def draw(drawn):
         "num_hidden_layers": drawn.randrange(1, 6),
         "intermediate_size": drawn.randrange(5, 60),
         # With 2 or 3 in blocks.
-        "local_attention": drawn.choice((2, 3, 7, 12)),
+        "local_attention": drawn.choice((2, 3, 7, 8, 12)),
         "global_attn_every_n_layers": drawn.choice((1, 2, 3, 4)),
         "max_position_embeddings": 80,
         "global_rope_theta": drawn.choice((160000.0, 500.0)),

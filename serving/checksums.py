@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 
 import google_crc32c
@@ -13,7 +14,8 @@ from files import anywhere
 _NAME = "checksum"  # of the description, in itself
 _FILES = "checksums"  # in the description
 _LOADED = ("saved_model.pb", "variables", "assets")
-_WEIGHTS = "/variables/"  # in the path of a file
+# In the paths of files; processing/1 has no weights.
+_WEIGHTS = re.compile("(text|tensors)/1/variables/")
 # What differs between two exports of one model.
 _OF_ONE_EXPORT = (_NAME, _FILES, "files", "card", "dev_set", "versions")
 _CHUNK = 16 << 20  # bytes
@@ -43,16 +45,30 @@ def check_model(folder: str, description: Mapping, model: str) -> None:
         within = name.removeprefix(f"{model}/")
         if within == name or within.split("/")[0] not in _LOADED:
             continue
-        path = os.path.join(folder, within)
-        if not anywhere.exists(path):
-            raise UserError(f"{path}: is missing; copy the whole export again")
-        if anywhere.isdir(path):
-            raise UserError(f"{path}: is not a file; copy the whole export again")
-        if _of_file(path) != checksum:
-            raise UserError(
-                f"{path}: is damaged or was changed (its checksum is not the one in "
-                "export.json); copy or export the model again"
-            )
+        _check_file(os.path.join(folder, within), checksum)
+
+
+def check_file(path: str, description: Mapping) -> None:
+    """Checks a file next to the description."""
+    checksum = description[_FILES].get(os.path.basename(path))
+    if checksum is None:
+        raise UserError(
+            f"{path}: is not a part of the export that export.json describes; copy the "
+            "whole export again"
+        )
+    _check_file(path, checksum)
+
+
+def _check_file(path, checksum):
+    if not anywhere.exists(path):
+        raise UserError(f"{path}: is missing; copy the whole export again")
+    if anywhere.isdir(path):
+        raise UserError(f"{path}: is not a file; copy the whole export again")
+    if _of_file(path) != checksum:
+        raise UserError(
+            f"{path}: is damaged or was changed (its checksum is not the one in "
+            "export.json); copy or export the model again"
+        )
 
 
 def seal(description: Mapping) -> dict:
@@ -74,7 +90,7 @@ def digest_of_model(description: Mapping) -> str:
         description: the content of export.json.
     """
     content = {k: v for k, v in description.items() if k not in _OF_ONE_EXPORT}
-    weights = {k: v for k, v in description[_FILES].items() if _WEIGHTS in k}
+    weights = {k: v for k, v in description[_FILES].items() if _WEIGHTS.match(k)}
     text = json.dumps([content, weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -9,6 +9,7 @@ An export is a folder that appears when it is complete:
     tensors/1     SavedModel of the network alone; serving_default: same as tensors;
                   examples
     model.onnx, model.tflite    the network, if requested
+    processing/1  what surrounds the network in text/1, for these; see processing.py
     precision.json    what an export of fewer bits than float32 changes
 
 Both SavedModels are laid out for TensorFlow Serving, and use only core TensorFlow
@@ -45,12 +46,13 @@ from serving import (
     forms,
     portable,
     predictor,
+    processing,
     quantized,
     runtimes,
     warm_up,
 )
 from serving.comparison import ComparedRows
-from serving.predictor import TENSORS, TEXT
+from serving.predictor import PROCESSING, TENSORS, TEXT
 from text.graphs.lookup import graph_of, libraries_of
 from text.records import encoding
 from text.records.rows import Layout
@@ -205,6 +207,43 @@ def _write(product: Product, directory: str) -> None:
         _save_model(product.model, network, os.path.join(directory, TENSORS))
         text = os.path.join(directory, TEXT)
         _save_model(product.model, signatures, text, tokenizer=tokenizer)
+        if product.formats:
+            _write_processing(product, directory, tokenizer, network["serving_default"])
+
+
+def _write_processing(product, directory, tokenizer, network) -> None:
+    """Writes what surrounds the network, and checks it."""
+    module, specs = tf.Module(), _text_specs(product.inputs)
+    module.tokenizer = tokenizer
+    signatures = processing.make_signatures(
+        product.serve, tokenizer, network, specs, product.inputs
+    )
+    path = os.path.join(directory, PROCESSING)
+    with anywhere.access(path), _quiet():
+        tf.saved_model.save(module, path, signatures=signatures)
+        loaded = tf.saved_model.load(path)
+    surrounded = processing.Surrounded(loaded, _Network(product.model))
+    asked = {name: tf.constant(v, t, s) for name, (t, s, v) in _texts(product).items()}
+    outputs = {name: value.numpy() for name, value in surrounded(**asked).items()}
+    _check_answers("processing/1 around the network", product, outputs)
+
+
+class _Network(runtimes.NetworkFile):
+    """A network in this process."""
+
+    def __init__(self, model: Callable):
+        self._model = model
+
+    def __call__(self, batch):
+        return predict(self._model, batch)
+
+
+def _texts(product, most: int | None = None) -> dict:
+    """The first requests in the format of `reload.py`."""
+    return {
+        name: _strings([request[name] for request in product.requests[:most]], kind)
+        for name, kind in product.inputs.items()
+    }
 
 
 def _convert(product: Product, directory: str) -> None:
@@ -255,12 +294,8 @@ def _run(name, file, batch, size: int = 8) -> dict:
 def _write_warm_up(product: Product, directory: str) -> None:
     """Of the first request alone: a sample, while later ones may be a user's texts."""
     texts = {
-        name: _strings([product.requests[0][name]], kind)
-        for name, kind in product.inputs.items()
-    }
-    texts = {
         name: tf.constant(values, dtype, shape)
-        for name, (dtype, shape, values) in texts.items()
+        for name, (dtype, shape, values) in _texts(product, 1).items()
     }
     row = {name: values[:1] for name, values in product.batch.items()}
     calls = dict.fromkeys(("serving_default", *product.more), texts)
@@ -319,19 +354,22 @@ def _quiet() -> Iterator[None]:
 
 
 def _text_signature(function, tokenizer, network, inputs):
-    shapes = {"text": [None], "list": [None, None]}
-    specs = {
-        name: tf.TensorSpec(shapes[kind], tf.string, name)
-        for name, kind in inputs.items()
-    }
-
     def predict(batch):
         return network["serving_default"](**batch)
 
     def call(**texts):
         return function(tokenizer, predict, **texts)
 
+    specs = _text_specs(inputs)
     return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+
+def _text_specs(inputs):
+    shapes = {"text": [None], "list": [None, None]}
+    return {
+        name: tf.TensorSpec(shapes[kind], tf.string, name)
+        for name, kind in inputs.items()
+    }
 
 
 def _network(model: Callable, layout: Layout) -> dict:
@@ -411,10 +449,7 @@ def _check(product: Product, directory: str) -> None:
 
 def _calls(product):
     """A SavedModel, its signature, inputs, and expected outputs; None: answers."""
-    requests = {
-        name: _strings([request[name] for request in product.requests], kind)
-        for name, kind in product.inputs.items()
-    }
+    requests = _texts(product)
     batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
     flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
     examples = encoding.encode(flat, product.layout.schema)

@@ -11,7 +11,8 @@ from serving import checksums, predictor
 CARD = "card"  # in the description: the checksum of the card, as it was written
 _REPLACED = ".replaced"
 # Folders that TensorFlow makes, and leaves empty if a model has no files of its own.
-_OF_TENSORFLOW = {f"{model}/assets" for model in (predictor.TEXT, predictor.TENSORS)}
+_MODELS = (predictor.TEXT, predictor.TENSORS, predictor.PROCESSING)
+_OF_TENSORFLOW = {f"{model}/assets" for model in _MODELS}
 
 
 def check_place(output_dir: str) -> None:

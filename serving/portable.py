@@ -19,7 +19,7 @@ class _Format(NamedTuple):
     """A row of the table.
 
     Attributes:
-        modules: what writes and runs it.
+        modules: what writes and runs it; the last one runs it.
         file: its name.
         precisions: what it has.
     """
@@ -67,6 +67,25 @@ def check_installed(formats: list[str]) -> None:
                     f"--export_formats={name} needs more packages; run pip install -r "
                     f"requirements/{name}.txt ({error})"
                 ) from error
+
+
+def format_of(path: str) -> str | None:
+    """The format of a file that an export may have; None for anything else."""
+    name = os.path.basename(path)
+    return next((key for key, row in _FORMATS.items() if row.file == name), None)
+
+
+def check_runtime(name: str, path: str) -> None:
+    """Refuses a file of a format if the package that runs it is not installed."""
+    module = _FORMATS[name].modules[-1]
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        package = module.replace("_", "-")
+        raise UserError(
+            f"{path}: needs the package {package}, which is not installed; run pip "
+            f"install {package} ({error})"
+        ) from error
 
 
 def write(

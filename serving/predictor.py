@@ -1,12 +1,14 @@
 """Uses an exported model as a function from requests to answers.
 
-It is plain TensorFlow: none of the model's Python code is loaded.
+It is plain TensorFlow, and for a network in another format what runs that: none of the
+model's Python code is loaded.
 """
 
 import contextlib
 import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,11 +16,12 @@ from tensorflow.core.framework import types_pb2
 
 from errors import UserError
 from files import anywhere, json_files, local, protected
-from serving import checksums, forms
+from serving import checksums, forms, portable, processing, runtimes
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
-TEXT, TENSORS = "text/1", "tensors/1"  # the SavedModels in an export
+# The SavedModels in an export; the last one belongs to networks in other formats.
+TEXT, TENSORS, PROCESSING = "text/1", "tensors/1", "processing/1"
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -181,22 +184,31 @@ class Predictor(Served):
     def __init__(self, directory: str):
         """Args:
         directory: a folder written by --do_export, the --output_dir that contains it,
-            or the folder of its SavedModel for texts.
+            the folder of its SavedModel for texts, or its file of another format.
         """
-        model, path = _find(directory)
+        place = _find(directory)
+        path, network = place.description, place.network
+        if network:
+            portable.check_runtime(portable.format_of(network), network)
         description = read_description(path)
         self.title = _title(os.path.dirname(path))
         self.digest = checksums.digest_of_model(description)
-        self.vocabulary = os.path.join(model, "assets")
+        if network and description.get("precision") != "float32":
+            self.digest += f" {os.path.basename(network)}"  # it rounds in its own way
+        self.vocabulary = os.path.join(place.model, "assets")
         _import_libraries(description.get("libraries", ()), path)
         with _check_same(path, description):
-            checksums.check_model(model, description, TEXT)
-            self._loaded = _load(model)  # keeps the variables alive
-        serve = self._loaded.signatures.get("serving_default")
+            name = PROCESSING if network else TEXT
+            checksums.check_model(place.model, description, name)
+            self._loaded = _load(place.model)  # keeps the variables alive
+            serve = self._loaded.signatures.get("serving_default")
+            if network:
+                checksums.check_file(network, description)
+                serve = processing.Surrounded(self._loaded, _open(network))
         super().__init__(description, serve, directory)
         if self.tensors != set(self.parts):
             raise UserError(
-                f"{model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
+                f"{place.model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
                 f"{path} says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
 
@@ -232,6 +244,16 @@ def _load(model):
         raise UserError(
             f"{model}: not a SavedModel that this TensorFlow ({tf.__version__}) can "
             f"load: {reason[:300]}; export the model again"
+        ) from error
+
+
+def _open(network):
+    try:
+        return runtimes.open_file(portable.format_of(network), network)
+    except Exception as error:  # each runtime has its own
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{network}: cannot be loaded: {reason[:300]}; export the model again"
         ) from error
 
 
@@ -330,15 +352,38 @@ def has_export(directory: str) -> bool:
         return False
 
 
-def _find(directory):
-    """The paths of the SavedModel for texts and of the description."""
+class _Place(NamedTuple):
+    """Where a model is.
+
+    Attributes:
+        model: the SavedModel for texts, or what surrounds the network.
+        description: export.json.
+        network: its file in another format.
+    """
+
+    model: str
+    description: str
+    network: str | None = None
+
+
+def _find(directory) -> _Place:
     join, exists = os.path.join, anywhere.exists
     with anywhere.access(directory):
+        if portable.format_of(directory) and not anywhere.isdir(directory):
+            folder = os.path.dirname(directory)
+            if exists(directory) and exists(join(folder, DESCRIPTION)):
+                model = join(folder, *PROCESSING.split("/"))
+                return _Place(model, join(folder, DESCRIPTION), directory)
+            missing = DESCRIPTION if exists(directory) else "such file"
+            raise UserError(
+                f"{directory}: there is no {missing} in this folder; use the file in the "
+                "folder that --do_export --export_formats has written"
+            )
         if exists(join(directory, "saved_model.pb")):
             folder = directory if "://" in directory else os.path.abspath(directory)
             for _ in range(3):
                 if exists(join(folder, DESCRIPTION)):
-                    return directory, join(folder, DESCRIPTION)
+                    return _Place(directory, join(folder, DESCRIPTION))
                 folder = os.path.dirname(folder.rstrip("/"))
             raise UserError(
                 f"{directory}: a SavedModel without {DESCRIPTION} two folders above it; "
@@ -351,7 +396,7 @@ def _find(directory):
                 names = anywhere.names(above) if anywhere.isdir(above) else ()
                 folder = find_interrupted(final, names)
             if folder and exists(join(folder, DESCRIPTION)):
-                return join(folder, "text", "1"), join(folder, DESCRIPTION)
+                return _Place(join(folder, "text", "1"), join(folder, DESCRIPTION))
     raise UserError(
         f"{directory}: contains no exported model ({DESCRIPTION}); use the --output_dir of "
         "a --do_export run"

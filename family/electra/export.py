@@ -47,9 +47,7 @@ class ReplacedExport(TextExport):
     def serve(self, tokenizer, predict, text):
         ids, starts, ends = tokenizer.encode_with_offsets(text)
         batch = pack(tokenizer, ids, None, self.max_seq_length)
-        logits = run_in_chunks(
-            lambda part: {"logits": predict(part)["discriminator_logits"]}, batch
-        )["logits"]
+        logits = run_in_chunks(predict, batch)["discriminator_logits"]
         most = tf.maximum(tf.shape(batch["input_ids"])[1] - 2, 0)
         lengths = tf.minimum(ids.row_lengths(), self.max_seq_length - 2)
         exists = tf.sequence_mask(lengths, most)

@@ -37,7 +37,9 @@ class ContinuationExport(TextExport):
             "segment_ids": tf.zeros_like(padded),
         }
         best = run_in_chunks(
-            lambda part: find_best(predict(part)["next_token_logits"], tokenizer), batch
+            predict,
+            batch,
+            lambda outputs, _: find_best(outputs["next_token_logits"], tokenizer),
         )
         return {
             "tokens": tokenizer.tokens(best["ids"]),

@@ -1,5 +1,6 @@
 """Exports of pre-trained encoders: masks and vectors of raw text, or none."""
 
+import json
 import random
 
 import h5py
@@ -17,7 +18,9 @@ from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
+from serving import speed
 from serving.predictor import Predictor
+from tests import tiers
 from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -66,6 +69,57 @@ def extracted(folder, pooling, **files):
     )
     with h5py.File(path) as file:
         return file["layer_-1"][:]
+
+
+def best_chances(model, texts):
+    """The probability of each token among the best of each mask."""
+    answers = model.predict([{"text": text} for text in texts])
+    return [
+        {each["token"]: each["probability"] for each in mask}
+        for answer in answers
+        for mask in answer["masks"]
+    ]
+
+
+@pytest.mark.parametrize("precision", tiers.cases(("float32", "int8"), ("int8",)))
+def test_masks_in_fewer_bits_and_other_formats(tmp_path, monkeypatch, precision):
+    monkeypatch.setattr(speed, "measure", lambda forms, rows: dict.fromkeys(forms, 1))
+    golden = GOLDEN / "checkpoint"
+    files = {
+        "vocab_file": str(golden / "vocab.txt"),
+        "bert_config_file": str(golden / "bert_config.json"),
+        "init_checkpoint": str(golden / "bert_model.ckpt"),
+        "max_seq_length": 32,
+        "max_predictions_per_seq": 3,
+        "do_export": True,
+    }
+    whole, small = tmp_path / "whole", tmp_path / "small"
+    run_pretraining.main(run_pretraining.Options(output_dir=str(whole), **files))
+    run_pretraining.main(
+        run_pretraining.Options(
+            output_dir=str(small),
+            export_precision=precision,
+            export_formats=["onnx", "litert"],
+            **files,
+        )
+    )
+    if precision == "int8":
+        report = json.loads((small / "export" / "precision.json").read_text())
+        assert list(report["forms"]) == ["saved_model", "onnx", "litert"]
+        assert all(form["share_of_bytes"] < 0.8 for form in report["forms"].values())
+    most = 1e-4 if precision == "float32" else 0.05
+    texts = ["", "none", "[MASK]", "a [MASK] of [MASK]", "[MASK] " * 3 + "a " * 40]
+    expected = best_chances(Predictor(str(whole)), texts)
+    for file in ("text/1", "model.onnx", "model.tflite"):
+        model = Predictor(str(small / "export" / file))
+        found = best_chances(model, texts)
+        assert [len(mask) for mask in found] == [5] * 6
+        for mask, other in zip(found, expected, strict=True):
+            same = mask.keys() & other.keys()
+            assert same and all(abs(mask[k] - other[k]) <= most for k in same)
+        if file == "model.tflite":
+            with pytest.raises(UserError, match="needs 4 masked_lm_positions, but the"):
+                model.predict([{"text": "[MASK]" * 4}])
 
 
 def test_masks_and_vectors_of_raw_text(tmp_path):

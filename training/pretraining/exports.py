@@ -256,8 +256,9 @@ class MasksExport(TextExport):
         positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # at least one
         each = tf.shape(positions)[1] * tokenizer.vocab_size  # numbers of a row
         best = run_in_chunks(
-            lambda part: find_best(predict(part)["masked_lm_logits"], tokenizer),
+            predict,
             batch | {"masked_lm_positions": positions},
+            lambda outputs, _: find_best(outputs["masked_lm_logits"], tokenizer),
             tf.maximum(_MOST_NUMBERS // each, 1),
         )
         exists = tf.sequence_mask(counts, tf.shape(positions)[1] - 1)[..., None]
@@ -269,9 +270,7 @@ class MasksExport(TextExport):
     def _serve_vectors(self, tokenizer, predict, text):
         """[CLS] and the mean of the last layer, float32 [b, h]."""
 
-        def pool(part):
-            nowhere = tf.zeros_like(part["input_ids"][:, :1])
-            outputs = predict(part | {"masked_lm_positions": nowhere})
+        def pool(outputs, part):
             hidden, mask = outputs["sequence_output"], part["input_mask"]
             weights = tf.cast(mask, tf.float32)[..., None]
             mean = tf.reduce_sum(hidden * weights, axis=1)
@@ -282,4 +281,7 @@ class MasksExport(TextExport):
             return {"mean": mean, "cls": tf.gather(hidden, last, axis=1, batch_dims=1)}
 
         ids = tokenizer.encode(text)
-        return run_in_chunks(pool, pack(tokenizer, ids, None, self.max_seq_length))
+        batch = pack(tokenizer, ids, None, self.max_seq_length)
+        nowhere = tf.zeros_like(batch["input_ids"][:, :1])
+        batch |= {"masked_lm_positions": nowhere}
+        return run_in_chunks(predict, batch, pool)

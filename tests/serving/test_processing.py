@@ -1,0 +1,105 @@
+"""model.onnx and model.tflite answer texts as the SavedModel does, whatever their form."""
+
+import json
+import random
+import sys
+
+import pytest
+
+import predict
+from errors import UserError
+from serving import runtimes
+from serving.predictor import Predictor
+from tests import ner, squad, swag, tiers, vectors
+
+FILES = ("model.onnx", "model.tflite")
+CASES = {"span": squad, "tags": ner, "choice": swag, "vector": vectors}
+
+
+def request(form, rng):
+    """Of any length, none included."""
+    words = {"span": squad.WORDS, "tags": ["Pa", "La", "b", "x", ".", ""]}
+    words = words.get(form, "abcdefghxyz")
+    text = " ".join(rng.choices(words, k=rng.choice([0, 1, 3, 9, 60])))
+    if form == "span":
+        return {"question": "what shines?", "context": text}
+    if form == "tags":
+        return {"words": text.split(" ") if text else []}
+    if form == "choice":
+        choices = rng.choices("abcdefgh", k=rng.choice([1, 2, 5]))
+        return {"context": text, "choices": choices}
+    return {"text": text}
+
+
+def assert_same(answers, expected):
+    """The same, numbers to 1e-4."""
+    if isinstance(expected, dict):
+        assert answers.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_same(answers[name], value)
+    elif isinstance(expected, list):
+        assert len(answers) == len(expected)
+        for pair in zip(answers, expected, strict=True):
+            assert_same(*pair)
+    else:
+        is_number = isinstance(expected, float)
+        assert answers == (pytest.approx(expected, abs=1e-4) if is_number else expected)
+
+
+@pytest.fixture(scope="module", params=tiers.cases(CASES, ["span", "vector"]))
+def exported(request, tmp_path_factory):
+    """A form, and the folder of a model that was trained a little."""
+    module, folder = CASES[request.param], tmp_path_factory.mktemp(request.param)
+    module.write_files(folder)
+    module.run(folder, do_train=True, do_export=True, export_formats=["onnx", "litert"])
+    return request.param, folder / "output" / "export"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_network_in_a_file_answers_as_the_saved_model(exported, file):
+    form, folder = exported
+    rng = random.Random(5)
+    requests = [request(form, rng) for _ in range(60)]
+    model = Predictor(str(folder / file))
+    expected = Predictor(str(folder)).predict(requests)
+    assert_same(model.predict(requests, batch_size=7), expected)
+    assert len({json.dumps(answer) for answer in expected}) > 3
+    assert model.predict([]) == []
+
+
+def test_what_a_network_is_asked_at_once_is_bounded(exported, monkeypatch):
+    form, folder = exported
+    shown, call = [], runtimes._Onnx.__call__
+
+    def note(run, batch):
+        shown.append(batch["input_ids"].size)
+        return call(run, batch)
+
+    monkeypatch.setattr(runtimes._Onnx, "__call__", note)
+    rng = random.Random(1)
+    requests = [request(form, rng) for _ in range(2000)]
+    Predictor(str(folder / "model.onnx")).predict(requests, batch_size=2000)
+    assert max(shown) <= 8192 < sum(shown)
+
+
+def test_a_file_of_rows_is_answered_by_it(exported, tmp_path, capsys):
+    form, folder = exported
+    rng = random.Random(2)
+    rows = [request(form, rng) for _ in range(9)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    predict.main(
+        predict.Options(model_dir=str(folder / FILES[0]), input_file=str(path))
+    )
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    answers = Predictor(str(folder)).predict(rows)
+    assert_same(lines, [{**row, **a} for row, a in zip(rows, answers, strict=True)])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_runs_it_is_missing(exported, monkeypatch, file):
+    module = {"model.onnx": "onnxruntime", "model.tflite": "ai_edge_litert"}[file]
+    monkeypatch.setitem(sys.modules, module, None)
+    package = module.replace("_", "-")
+    with pytest.raises(UserError, match=f"{file}: needs the package {package}, which"):
+        Predictor(str(exported[1] / file))

@@ -2,6 +2,9 @@
 
     python predict.py --model_dir=output/export --input_file=dev.tsv > answers.jsonl
     echo 'A charming film.' | python predict.py --model_dir=output/export
+    python predict.py --model_dir=output/export --input_file=in.parquet \\
+        --output_file=out.parquet
+    python predict.py --model_dir=output/export/model.onnx --input_file=dev.tsv
     python predict.py --model_dir=output/export --serve=8000
 
     python predict.py --model_dir=vectors --input_file=texts.tsv --output_file=texts.npy
@@ -10,8 +13,8 @@
 
 Each answer is one line of JSON: the row and the model's output for it. Rows are streamed,
 so memory use does not grow with their number, and rows from a pipe are answered as they
-arrive. A model of vectors also writes an array or an index, which it continues if it is
-interrupted, and answers with the texts of an index that are nearest.
+arrive. From a file to a file, it continues if it is interrupted. A model of vectors also
+writes an array or an index, and answers with the texts of an index that are nearest.
 """
 
 import contextlib
@@ -20,16 +23,14 @@ import itertools
 import json
 import os
 import queue
-import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import command_line
 import options
 from errors import UserError
-from files import inputs, local, protected, sources, tables
+from files import inputs, local, protected, tables
 from serving.options import ServingOptions
 from serving.search import vector_files
 from serving.search.vector_types import TYPES
@@ -38,12 +39,14 @@ from text.progress import Progress
 _WINDOW = 64  # batches whose rows are sorted by length together
 _PATIENCE = 0.2  # seconds that a row from a pipe waits for others
 _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
+_ANSWERS = "answers"  # the file of an unfinished output
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(ServingOptions, inputs.LineOptions):
     model_dir: str = options.field(
-        help="An exported model, or the output_dir of the run that exported it."
+        help="An exported model, the output_dir of the run that exported it, or the "
+        "model.onnx or model.tflite of an export."
     )
     input_file: str = options.field(
         inputs.STANDARD_INPUT,
@@ -52,17 +55,17 @@ class Options(ServingOptions, inputs.LineOptions):
     )
     input_format: str | None = options.field(
         None,
-        choices=("lines", *tables.FORMS),
+        choices=("lines", *tables.FORMS, "parquet"),
         help="By default, taken from the file's suffix, otherwise lines: one text per "
         "line, or its words for a model that takes words. The first line of tsv and csv "
         "names the columns, as in the training data or in the model; jsonl has one object "
-        "per line. Other columns are passed through to the answer.",
+        "per line. Other columns are passed through to the answer. parquet needs pyarrow.",
     )
     output_file: str | None = options.field(
         None,
-        help="Write the answers here as JSON lines; by default, to standard output. "
-        "Vectors are written as the suffix says: .npy, .h5 or .hdf5 (dataset vectors), or "
-        ".jsonl.",
+        help="Write the answers here as JSON lines, or as Parquet if the name ends with "
+        ".parquet; by default, to standard output. Vectors are written as the suffix says: "
+        ".npy, .h5 or .hdf5 (dataset vectors), .parquet, or .jsonl.",
         only_for={"serve": options.ABSENT},
     )
     vector_type: str = options.field(
@@ -138,8 +141,9 @@ if __name__ == "__main__":
     command_line.parse(Options)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
-from serving import nearest
-from serving.predictor import Predictor, Served
+from serving import input_table, nearest
+from serving.input_table import PARQUET, InputTable
+from serving.predictor import Predictor
 from serving.rerank import Reranker
 from serving.search import index
 from serving.watch import Watch
@@ -173,13 +177,27 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     predictor = _model(flags)
     if watch:
         watch.add(flags.model_name, predictor, flags.model_dir)
+    output = flags.output_file or ""
+    is_parquet = input_table.form_of(output) == PARQUET
+    is_array = vector_files.form_of(output) not in (None, vector_files.json_lines)
     table = InputTable(
-        flags.input_file, flags.input_format, predictor, flags.max_line_mb
+        flags.input_file,
+        flags.input_format,
+        predictor,
+        flags.max_line_mb,
+        as_json=not is_parquet and not (is_array and not flags.write_index),
     )
+    if is_parquet:
+        return _write_parquet(flags, predictor, table)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
     if _writes_vectors(flags, predictor, table):
         return _write_vectors(flags, predictor, table, count)
+    if table.is_file and output and not local.is_stream(output):
+        lines = vector_files.FilePart(b"", _lines)
+        return _write_answers(
+            flags, predictor, table, count, lines, lambda job: job.finish(_ANSWERS)
+        )
     progress = Progress("answering", count, "rows", starts_slowly=True)
     if table.is_terminal:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
@@ -217,12 +235,19 @@ def _answer(table, predictor, batch_size, output, progress) -> UserError | None:
     for window in _windows(table, rows, _WINDOW * batch_size):
         requests = [table.request(row) for _, row in window]
         answers = predictor.predict(requests, batch_size)
-        for (_, row), answer in zip(window, answers, strict=True):
-            line = json.dumps({**row, **answer}, ensure_ascii=False)
-            output.write(line.encode("utf-8") + b"\n")
+        output.write(_lines([row for _, row in window], answers))
         output.flush()
         progress.advance(len(window))
     return faults[0] if faults else None
+
+
+def _lines(rows, answers) -> bytes:
+    """JSON lines."""
+    lines = [
+        json.dumps({**row, **answer}, ensure_ascii=False) + "\n"
+        for row, answer in zip(rows, answers, strict=True)
+    ]
+    return "".join(lines).encode("utf-8")
 
 
 def _until_bad(rows, faults):
@@ -274,6 +299,56 @@ def _output(path):
     return local.replacing(path)
 
 
+# --- Files that can be continued ---------------------------------------------------------
+
+
+def _write_answers(flags: Options, predictor, table, count, part, finish) -> None:
+    """Writes answers to a file, or continues."""
+
+    def answers_of(rows):
+        requests = [table.request(row) for row in rows]
+        return predictor.predict(requests, flags.batch_size)
+
+    names = ("index", "neighbors", "approximate", "rerank_with")
+    vector_files.write(
+        os.path.realpath(flags.output_file),  # a link stays one
+        {"model": predictor.digest, **{name: getattr(flags, name) for name in names}},
+        {_ANSWERS: part},
+        (row for _, row in table.rows()),
+        count,
+        answers_of,
+        flags.batch_size,
+        finish,
+        ("answering", "rows"),
+    )
+
+
+def _write_parquet(flags: Options, predictor, table) -> None:
+    if not table.is_file or local.is_stream(flags.output_file):
+        raise UserError(
+            f"{flags.output_file}: Parquet is written from a file to a file, because the "
+            "types of its columns must be known first; name both with --input_file and "
+            "--output_file"
+        )
+    try:
+        from serving import parquet_answers
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{flags.output_file}: writing Parquet needs the package pyarrow, which is not "
+            "installed; run pip install -r requirements/corpus.txt"
+        ) from error
+    count, columns = parquet_answers.survey(table)
+    if not count:
+        raise UserError(f"{table.name}: contains no rows")
+    _, first = next(table.rows())
+    note, predictor.note = predictor.note, None  # this answer shows names alone
+    [answer] = predictor.predict([table.request(first)])
+    predictor.note = note
+    schema = parquet_answers.with_answers(columns, predictor.answer_schemas, answer)
+    part = parquet_answers.stream(schema)
+    _write_answers(flags, predictor, table, count, part, parquet_answers.finish)
+
+
 # --- Vectors -----------------------------------------------------------------------------
 
 
@@ -320,111 +395,6 @@ def _write_vectors(flags: Options, predictor, table, count):
     vector_files.write_file(
         flags.output_file, identity, shape, rows, vectors_of, flags.batch_size
     )
-
-
-# --- Rows --------------------------------------------------------------------------------
-
-
-class InputTable:
-    """The rows of a file or of standard input.
-
-    Attributes:
-        is_file: whether the rows can be read twice.
-        is_terminal: whether a user types them.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        form: str | None,
-        predictor: Served,
-        max_line_mb: int | None = None,
-    ):
-        """Args:
-        path: "-" is standard input.
-        form: one of --input_format; None takes it from the path.
-        max_line_mb: see `inputs.lines`.
-        """
-        self.path, self.predictor = path, predictor
-        self.max_line_mb = max_line_mb
-        self.name = inputs.name(path)
-        self.is_file = path != inputs.STANDARD_INPUT
-        self.is_terminal = not self.is_file and sys.stdin.isatty()
-        is_local = self.is_file and not sources.is_remote(path)
-        if is_local and not stat.S_ISREG(os.stat(path).st_mode):
-            raise UserError(f"{path}: is not a regular file; pipe it to standard input")
-        self.form = form or tables.form_of(path) or "lines"
-        kinds = predictor.parts.values()
-        if self.form == "lines" and len(kinds) > 1:
-            raise UserError(
-                f"{self.name}: a line is not enough because the model takes "
-                f"{predictor.describe_request()}; use --input_format=tsv, csv or jsonl"
-            )
-        if self.form in ("tsv", "csv") and "list" in kinds:
-            raise UserError(
-                f"{self.name}: a table cannot contain lists, but the model takes "
-                f"{predictor.describe_request()}; use --input_format=jsonl"
-            )
-
-    def rows(self) -> Iterator[tuple[str, dict]]:
-        """Yields the place and the content of each row."""
-        lines = self.form == "lines"
-        limit = self.max_line_mb
-        rows = (
-            self._lines()
-            if lines
-            else tables.read(self.path, form=self.form, max_line_mb=limit)
-        )
-        for number, row in rows:
-            place = f"{self.name}:{number}"
-            if self.form in ("tsv", "csv"):
-                self._check_columns(row)
-            self.predictor.check(self.request(row), place)
-            self._check_others(row, place)
-            yield place, row
-
-    def _check_others(self, row, place):
-        """Checks that what the model does not take can go into the answer."""
-        if twice := [name for name in self.predictor.names if name in row]:
-            place = place if self.form == "jsonl" else f"{self.name}:1"
-            raise UserError(
-                f"{place}: {twice[0]} is also a name in the answer; remove or rename it"
-            )
-        if self.form == "jsonl":
-            try:
-                json.dumps(row, allow_nan=False)
-            except (ValueError, RecursionError) as error:  # 1e999 is infinity
-                raise UserError(
-                    f"{place}: cannot be written as JSON: {error}; fix or remove the row"
-                ) from error
-
-    def _check_columns(self, row):
-        request = self.request(row)
-        if missing := [name for name in self.predictor.parts if name not in request]:
-            raise UserError(
-                f"{self.name}:1: no column {missing[0]!r} among "
-                f"{tables.spell(row, self.form)}; the first "
-                f"line must name the model's parts, {', '.join(self.predictor.parts)}"
-            )
-
-    def request(self, row: dict) -> dict:
-        """The model's parts of a row, found by the training data's or the model's names."""
-        columns = self.predictor.description.get("columns", {})
-        if not columns or not row.keys() >= set(columns.values()):
-            columns = {name: name for name in self.predictor.parts}
-        return {name: row[key] for name, key in columns.items() if key in row}
-
-    def _lines(self):
-        ((name, kind),) = self.predictor.parts.items()
-        lines = inputs.lines(self.path, max_line_mb=self.max_line_mb)
-        for number, line in enumerate(lines, start=1):
-            text = line.removesuffix("\r")
-            yield number, {name: self._list(text) if kind == "list" else text}
-
-    def _list(self, text):
-        if self.predictor.description.get("characters"):
-            return list(" ".join(text.split()))  # a space is one of its tokens
-        return text.split()
 
 
 # --- The server --------------------------------------------------------------------------

@@ -124,7 +124,8 @@ class Unfinished:
         self._write_note()
 
     def _add_to_checksum(self, row):
-        self._checksum.update(json.dumps(row).encode())
+        # A column that is passed through may have values that JSON lacks.
+        self._checksum.update(json.dumps(row, default=str).encode())
 
     def close(self) -> None:
         for file in self._files.values():

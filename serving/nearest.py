@@ -40,6 +40,7 @@ class NearestTexts(Served):
             {**predictor.description, "form": FORM}, predictor._serve, index.folder
         )
         self.title = f"{predictor.title}: {index.folder}"
+        self.digest = predictor.digest
         self._predictor, self._index, self._k = predictor, index, k
         self._is_approximate, self._reranker = is_approximate, reranker
 

@@ -179,6 +179,7 @@ OPTIONAL = {
     "text.corpus.arrow_files",
     "text.corpus.wikitext",
     "text.generation.beam",
+    "serving.parquet_answers",
     "serving.server",
 }
 

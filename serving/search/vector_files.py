@@ -7,7 +7,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import h5py
@@ -45,11 +45,12 @@ class FilePart(NamedTuple):
 
     Attributes:
         header: what it begins with.
-        content: (rows, float32 vectors [rows, d]) -> what they add to it.
+        content: (rows, what was computed of each, as float32 vectors [rows, d]) -> what
+            they add to it.
     """
 
     header: bytes
-    content: Callable[[list[Mapping], np.ndarray], bytes]
+    content: Callable[[list[Mapping], Sequence], bytes]
 
 
 def npy(shape: Shape) -> FilePart:
@@ -128,33 +129,36 @@ def write(
     parts: Mapping[str, FilePart],
     rows: Iterator[Mapping],
     total: int,
-    vectors_of: Callable[[list[Mapping]], np.ndarray],
+    values_of: Callable[[list[Mapping]], Sequence],
     batch_size: int,
     finish: Callable[[unfinished.Unfinished], None],
+    progress: tuple[str, str] = ("encoding", "texts"),
 ) -> None:
     """Writes or continues an output.
 
     Args:
-        identity: what the vectors depend on besides the rows.
+        identity: what the values depend on besides the rows.
         parts: the files, by name.
         rows: all `total` of them, from the first on.
-        vectors_of: some rows -> float32 [rows, d].
+        values_of: some rows -> what is written of each.
         batch_size: on which the last bits depend.
         finish: gives the output its name.
+        progress: what is done, and to what.
     """
     identity = {**identity, "rows": total, "batch_size": batch_size}
     headers = {name: part.header for name, part in parts.items()}
 
     def contents(window):
-        vectors = vectors_of(window)
-        return {name: part.content(window, vectors) for name, part in parts.items()}
+        values = values_of(window)
+        return {name: part.content(window, values) for name, part in parts.items()}
 
     with unfinished.resume(output, identity, headers) as job:
-        with Progress("encoding", total, "texts", starts_slowly=True) as progress:
-            progress.advance(job.num_rows, already_done=True)
+        what, unit = progress
+        with Progress(what, total, unit, starts_slowly=True) as shown:
+            shown.advance(job.num_rows, already_done=True)
             size = _BATCHES * batch_size
             for number in unfinished.write_rows(job, rows, size, contents):
-                progress.advance(number)
+                shown.advance(number)
         if job.num_rows != total:
             raise UserError(
                 f"{output}: the input had {total:,} rows when they were counted, and now "

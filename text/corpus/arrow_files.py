@@ -5,6 +5,7 @@ the record batches of a stream.
 """
 
 import contextlib
+import dataclasses
 import functools
 import io
 import struct
@@ -15,7 +16,7 @@ import pyarrow
 from pyarrow import compute, ipc, parquet
 
 from errors import UserError, size
-from files import sources
+from files import inputs, sources
 
 # Of a file that is not one.
 FAILURES = (pyarrow.ArrowException, OSError, ValueError, struct.error)
@@ -32,6 +33,27 @@ class RowGroup(NamedTuple):
 
     rows: int
     size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArrowValue:
+    """A value of a type that JSON lacks, and Python perhaps, too."""
+
+    array: pyarrow.Array
+    place: int
+
+    @property
+    def slice(self) -> pyarrow.Array:
+        """The array of this value alone."""
+        return self.array.slice(self.place, 1)
+
+    def __str__(self):
+        return self.slice.to_string(window=1 << 30, container_window=1 << 30)
+
+
+def values_of(array: pyarrow.Array) -> list[ArrowValue]:
+    """All its values."""
+    return [ArrowValue(array, place) for place in range(len(array))]
 
 
 class ParquetTable:
@@ -68,6 +90,43 @@ class ParquetTable:
             for batch in file.iter_batches(rows, [number], [column], use_threads=False):
                 yield batch.column(0)
 
+    @property
+    def columns_not_json(self) -> list[str]:
+        """The columns of types that JSON lacks."""
+        return [field.name for field in self.schema if not is_json(field.type)]
+
+    def rows(self, max_line_mb: int | None) -> Iterator[dict]:
+        """Yields all rows; values of Python where JSON has the type, otherwise
+        of `ArrowValue`.
+
+        Raises UserError if a text is longer than the limit of `inputs.lines`, or a group
+        cannot be text of a size that fits in memory.
+        """
+        names = self.schema.names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"{self._path}: two columns are {twice[0]!r}; rename one")
+        most = (max_line_mb or inputs.MAX_LINE_MB) * inputs.MB
+        for batch in self._record_batches():
+            for name, column in zip(names, batch.columns, strict=True):
+                if _longest(column) > most:
+                    what = f"{self._path}: a text in column {name!r}"
+                    raise inputs.too_long(what, max_line_mb)
+            columns = [
+                column.to_pylist() if is_json(column.type) else values_of(column)
+                for column in batch.columns
+            ]
+            for row in zip(*columns, strict=True):
+                yield dict(zip(names, row, strict=True))
+
+    def _record_batches(self):
+        """All columns, some rows at a time."""
+        file = parquet.ParquetFile(self._source, metadata=self._metadata)
+        for number in range(len(self.groups)):
+            group = self._metadata.row_group(number)
+            paths = (group.column(i).path_in_schema for i in range(group.num_columns))
+            rows = min((self._rows_at_once(number, path) for path in paths), default=1)
+            yield from file.iter_batches(rows, [number], use_threads=False)
+
     def _rows_at_once(self, number, column):
         """How many rows of a group may be in memory at a time."""
         group = self._metadata.row_group(number)
@@ -96,7 +155,10 @@ class ParquetTable:
             buffer_size=1 << 16,
         )
         for batch in file.iter_batches(1, [number], [column], use_threads=False):
-            lengths = compute.binary_length(batch.column(0).dictionary)
+            texts = batch.column(0)
+            if not pyarrow.types.is_dictionary(texts.type):
+                break  # a number, or a column within another
+            lengths = compute.binary_length(texts.dictionary)
             return compute.max(lengths).as_py() or 0
         return 0
 
@@ -230,6 +292,38 @@ def _layout(path, status):
     return schema, groups, begins
 
 
+def is_json(kind: pyarrow.DataType) -> bool:
+    """Whether JSON has values of a type."""
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return is_json(kind.value_type)
+    if types.is_struct(kind):
+        return all(is_json(field.type) for field in kind)
+    if (
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+    ):
+        return is_json(kind.value_type)
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    is_number = types.is_integer(kind) or types.is_floating(kind)
+    return (
+        is_text
+        or types.is_string_view(kind)
+        or is_number
+        or types.is_boolean(kind)
+        or types.is_null(kind)
+    )
+
+
+def _longest(array: pyarrow.Array) -> int:
+    """The bytes of the longest text of an array; 0 if it has none."""
+    kind = array.type
+    if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        return 0
+    return compute.max(compute.binary_length(array)).as_py() or 0
+
+
 def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
     """Raises UserError if a table lacks a column, or it is not of text."""
     if column not in schema.names:
@@ -255,7 +349,7 @@ def are_short(array: pyarrow.Array, most_bytes: int) -> bool:
         pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
     ):
         return False
-    return (compute.max(compute.binary_length(array)).as_py() or 0) <= most_bytes
+    return _longest(array) <= most_bytes
 
 
 def cells(array: pyarrow.Array) -> Iterator[tuple[int | None, pyarrow.Scalar]]:

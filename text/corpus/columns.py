@@ -41,7 +41,7 @@ class TextColumn(TextFormat):
 
     def spans(self, path, size, total):
         """See `TextFormat`."""
-        with self._open_table(path) as table:
+        with self.open_table(path) as table:
             groups = table.groups
         sizes = [group.size for group in groups]
         # Shares of the file, so that their sum is its size.
@@ -62,7 +62,7 @@ class TextColumn(TextFormat):
 
     def whole_documents(self, span, size):
         """See `TextFormat`: the groups that would begin there, were all packed alike."""
-        with self._open_table(span.path) as table:
+        with self.open_table(span.path) as table:
             sizes = [group.size for group in table.groups]
         ends = list(itertools.accumulate(sizes, initial=0))
         begins = [size * end // max(ends[-1], 1) for end in ends[:-1]]
@@ -78,7 +78,7 @@ class TextColumn(TextFormat):
     def windows(self, path, places, size, chosen):
         """See `TextFormat`: some rows from the place of each, as if all had one size."""
         tables = _arrow_files(path, self.file_format)
-        with self._open_table(path) as table:
+        with self.open_table(path) as table:
             tables.check_column(path, table.schema, chosen.text_column)
             total = sum(group.rows for group in table.groups)
             text = max(sum(group.size for group in table.groups), 1)
@@ -106,7 +106,7 @@ class TextColumn(TextFormat):
         """
         column = chosen.text_column
         tables = _arrow_files(span.path, self.file_format)
-        with self._open_table(span.path) as table:
+        with self.open_table(span.path) as table:
             tables.check_column(span.path, table.schema, column)
             if span.block is None:
                 groups = table.groups
@@ -122,7 +122,7 @@ class TextColumn(TextFormat):
                 yield None
 
     @contextlib.contextmanager
-    def _open_table(self, path):
+    def open_table(self, path):
         """A table whose damage is one line."""
         arrow_files = _arrow_files(path, self.file_format)
         try:

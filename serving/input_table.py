@@ -1,0 +1,147 @@
+"""The rows that predict.py answers: lines of text, or a table in one of several formats."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+
+from errors import UserError
+from files import inputs, sources, tables
+from serving.predictor import Served
+from text.corpus.columns import Parquet
+
+PARQUET = "parquet"
+FORMS = ("lines", *tables.FORMS, PARQUET)
+
+
+def form_of(path: str) -> str | None:
+    """The format that a file's name indicates."""
+    is_parquet = path.lower().endswith(f".{PARQUET}")
+    return PARQUET if is_parquet else tables.form_of(path)
+
+
+class InputTable:
+    """The rows of a file or of standard input.
+
+    Attributes:
+        is_file: whether the rows can be read twice.
+        is_terminal: whether a user types them.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        form: str | None,
+        predictor: Served,
+        max_line_mb: int | None = None,
+        as_json: bool = True,
+    ):
+        """Args:
+        path: "-" is standard input.
+        form: one of FORMS; None takes it from the path.
+        max_line_mb: see `inputs.lines`.
+        as_json: whether rows are written as JSON.
+        """
+        self.path, self.predictor = path, predictor
+        self.max_line_mb, self._as_json = max_line_mb, as_json
+        self.name = inputs.name(path)
+        self.is_file = path != inputs.STANDARD_INPUT
+        self.is_terminal = not self.is_file and sys.stdin.isatty()
+        is_local = self.is_file and not sources.is_remote(path)
+        if is_local and not stat.S_ISREG(os.stat(path).st_mode):
+            raise UserError(f"{path}: is not a regular file; pipe it to standard input")
+        self.form = form or form_of(path) or "lines"
+        if self.form == PARQUET and not self.is_file:
+            raise UserError(
+                "standard input: cannot be Parquet, whose end is read first; name the file "
+                "with --input_file"
+            )
+        kinds = predictor.parts.values()
+        if self.form == "lines" and len(kinds) > 1:
+            raise UserError(
+                f"{self.name}: a line is not enough because the model takes "
+                f"{predictor.describe_request()}; use --input_format=tsv, csv or jsonl"
+            )
+        if self.form in ("tsv", "csv") and "list" in kinds:
+            raise UserError(
+                f"{self.name}: a table cannot contain lists, but the model takes "
+                f"{predictor.describe_request()}; use --input_format=jsonl"
+            )
+
+    def rows(self) -> Iterator[tuple[str, dict]]:
+        """Yields the place and the content of each row."""
+        for number, row in self._rows_by_number():
+            place = f"{self.name}:{number}"
+            if self.form in ("tsv", "csv"):
+                self._check_columns(row)
+            self.predictor.check(self.request(row), place)
+            self._check_others(row, place)
+            yield place, row
+
+    def _rows_by_number(self):
+        if self.form == "lines":
+            return self._lines()
+        if self.form == PARQUET:
+            return self._parquet()
+        return tables.read(self.path, form=self.form, max_line_mb=self.max_line_mb)
+
+    def _parquet(self):
+        with Parquet().open_table(self.path) as table:
+            others = table.columns_not_json
+            if others and self._as_json:
+                raise UserError(
+                    f"{self.path}: column {others[0]!r} is of type "
+                    f"{str(table.schema.field(others[0]).type):.60}, which JSON lacks; "
+                    "leave it out, or write an --output_file that ends with .parquet"
+                )
+            yield from enumerate(table.rows(self.max_line_mb), start=1)
+
+    @property
+    def schema(self):
+        """The types of the columns of Parquet, as pyarrow has them."""
+        with Parquet().open_table(self.path) as table:
+            return table.schema
+
+    def _check_others(self, row, place):
+        """Checks that what the model does not take can go into the answer."""
+        if twice := [name for name in self.predictor.names if name in row]:
+            place = f"{self.name}:1" if self.form in ("tsv", "csv") else place
+            raise UserError(
+                f"{place}: {twice[0]} is also a name in the answer; remove or rename it"
+            )
+        if self._as_json and self.form in ("jsonl", PARQUET):
+            try:
+                json.dumps(row, allow_nan=False)
+            except (ValueError, RecursionError) as error:  # 1e999 is infinity
+                raise UserError(
+                    f"{place}: cannot be written as JSON: {error}; fix or remove the row"
+                ) from error
+
+    def _check_columns(self, row):
+        request = self.request(row)
+        if missing := [name for name in self.predictor.parts if name not in request]:
+            raise UserError(
+                f"{self.name}:1: no column {missing[0]!r} among "
+                f"{tables.spell(row, self.form)}; the first "
+                f"line must name the model's parts, {', '.join(self.predictor.parts)}"
+            )
+
+    def request(self, row: dict) -> dict:
+        """The model's parts of a row, found by the training data's or the model's names."""
+        columns = self.predictor.description.get("columns", {})
+        if not columns or not row.keys() >= set(columns.values()):
+            columns = {name: name for name in self.predictor.parts}
+        return {name: row[key] for name, key in columns.items() if key in row}
+
+    def _lines(self):
+        ((name, kind),) = self.predictor.parts.items()
+        lines = inputs.lines(self.path, max_line_mb=self.max_line_mb)
+        for number, line in enumerate(lines, start=1):
+            text = line.removesuffix("\r")
+            yield number, {name: self._list(text) if kind == "list" else text}
+
+    def _list(self, text):
+        if self.predictor.description.get("characters"):
+            return list(" ".join(text.split()))  # a space is one of its tokens
+        return text.split()

@@ -7,14 +7,24 @@ Trains a model for each set whose folder is given, exports it in every precision
 format, and prints what the exports' precision.json say: speeds are those of one row on one
 thread, in turns with float32. --base_config_file adds a network of random weights, for its
 size and speed. A folder that has a trained model is used as it is.
+
+With --shapes=1x32,32x128, rows times tokens, every form and precision of each model also
+takes turns on batches of these shapes, on all cores: milliseconds, and how many times as
+fast as the SavedModel in float32 (medians of rounds).
 """
 
 import dataclasses
 import json
 import os
+import re
+import shutil
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+
+import numpy as np
 
 import command_line
 import options
@@ -23,7 +33,7 @@ from training.storage import checkpoint
 from training.storage.source import read_config
 from errors import UserError
 from modeling.objectives.tasks import Classification
-from serving import comparison, portable, predictor
+from serving import comparison, portable, predictor, runtimes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +58,16 @@ class Options(options.Group):
     precision: list[str] = options.field(
         ["bfloat16", "float16", "int8"], help="What to export."
     )
+    shapes: list[str] = options.field(
+        [], help="Batches to time, as ROWSxTOKENS: 1x32,32x32,1x128,32x128."
+    )
+    rounds: int = options.field(9, help="Turns of each model on a batch.", at_least=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        for shape in self.shapes:
+            if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", shape):
+                raise UserError(f"--shapes={shape}: is not ROWSxTOKENS, such as 32x128")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,10 +149,73 @@ def export(flags: Options, model: _Model) -> Iterator[tuple[str, str, dict]]:
         asked = {"export_precision": precision, "export_formats": ",".join(formats)}
         run(flags, model, do_export=True, min_agreement=0, **asked, **given)
         folder = os.path.join(flags.output_dir, model.name, predictor.FOLDER)
+        if flags.shapes:
+            keep(folder, kept(flags, model, precision))
         with open(os.path.join(folder, comparison.REPORT), encoding="utf-8") as file:
             report = json.load(file)
         for form, facts in report["forms"].items():
             yield precision, form, facts
+
+
+def kept(flags: Options, model: _Model, precision: str) -> str:
+    """Where an export stays when the next one replaces it."""
+    return os.path.join(flags.output_dir, "kept", model.name, precision)
+
+
+def keep(folder: str, place: str) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place)
+
+
+def shape_table(flags: Options, model: _Model) -> Iterator[str]:
+    """The lines of a table: milliseconds, and times as fast as the first."""
+    given = {"init_checkpoint": write_random(flags)} if model.name == "random" else {}
+    formats = ",".join(portable.FORMATS)
+    run(flags, model, do_export=True, export_formats=formats, **given)
+    folder = os.path.join(flags.output_dir, model.name, predictor.FOLDER)
+    keep(folder, kept(flags, model, "float32"))
+    networks = {}
+    for precision in ("float32", *flags.precision):
+        place = kept(flags, model, precision)
+        tensors = os.path.join(place, predictor.TENSORS)
+        networks["SavedModel", precision] = runtimes.open_saved_model(tensors)
+        for name in sorted(os.listdir(place)):
+            if form := portable.format_of(name):
+                path = os.path.join(place, name)
+                networks[form, precision] = runtimes.open_file(form, path)
+    columns = [list(shape_times(flags, networks, shape)) for shape in flags.shapes]
+    yield f"| {model.name} | precision | {' | '.join(flags.shapes)} |"
+    yield "|---" * (2 + len(flags.shapes)) + "|"
+    for (form, precision), *cells in zip(networks, *columns, strict=True):
+        yield f"| {form} | {precision} | {' | '.join(cells)} |"
+
+
+def shape_times(flags: Options, networks: dict, shape: str) -> Iterator[str]:
+    """The cell of each network; empty where it takes only rows of another length."""
+    rows, tokens = map(int, shape.split("x"))
+    ids = np.random.default_rng(0).integers(5, 100, (rows, tokens)).astype(np.int32)
+    batch = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
+    seconds = {
+        name: []
+        for name, network in networks.items()
+        if not (lengths := getattr(network, "shapes", None))
+        or lengths["input_ids"][1] == tokens
+    }
+    for number in range(1 + flags.rounds):  # the first does not count
+        for name, taken in seconds.items():
+            began = time.perf_counter()
+            networks[name](batch)
+            if number:
+                taken.append(time.perf_counter() - began)
+    first = next(iter(seconds.values()))
+    for name in networks:
+        taken = seconds.get(name)
+        if not taken:
+            yield ""
+            continue
+        ratios = [one / own for one, own in zip(first, taken, strict=True)]
+        middle = statistics.median
+        yield f"{1000 * middle(taken):.1f} ms, {middle(ratios):.2f}"
 
 
 def row(model: _Model, precision: str, form: str, facts: dict) -> str:
@@ -160,7 +243,7 @@ def row(model: _Model, precision: str, form: str, facts: dict) -> str:
 
 
 def main(flags: Options) -> None:
-    rows = []
+    rows, tables = [], []
     for model in models(flags):
         trained = os.path.join(flags.output_dir, model.name, "checkpoint")
         if model.name != "random" and not os.path.exists(trained):
@@ -168,9 +251,11 @@ def main(flags: Options) -> None:
             start = {"init_checkpoint": start} if start else {}
             run(flags, model, do_train=True, **start)
         rows += [row(model, *facts) for facts in export(flags, model)]
+        tables += shape_table(flags, model) if flags.shapes else []
     print("| model | form | precision | size | speed | same | probability | score |")
     print("|---|---|---|---|---|---|---|---|")
     print("\n".join(rows))
+    print("\n".join(tables))
 
 
 if __name__ == "__main__":

@@ -130,8 +130,9 @@ def dev_set_of(predictor: Served, folder: str) -> DriftCounts:
     noted = predictor.description.get(DEV_SET)
     if not isinstance(noted, Mapping):
         raise UserError(
-            f"{folder}: {DESCRIPTION} has no counts of a dev set to compare with; export "
-            "the model again with --do_eval --do_export"
+            f"{folder}: {DESCRIPTION} has no counts of a dev set to compare with; run the "
+            "script that trained the model again with --do_eval --do_export and without "
+            "--do_train"
         )
     return DriftCounts(noted)
 

@@ -14,12 +14,15 @@ import threading
 
 import jsonschema
 import pytest
+import uvicorn
 
+import predict
 import tests
 from errors import UserError
-from serving import checksums, request_bodies
+from serving import application, checksums, request_bodies, server
 from serving.batcher import Batcher, Limits
 from serving.predictor import Predictor
+from serving.served_model import ServedModel
 from serving.server_log import Log
 from tests import exports
 from tests.serving.clients import PREDICT, Faulty, send, serving
@@ -142,8 +145,63 @@ def test_several_models_answer_under_their_names(predictor):
         assert send(port, body)[1]["predictions"][0]["predicted"] == "negative"
         status, content, _ = send(port, body, "/v1/models/other:predict")
         assert content == {"predictions": [{"predicted": 4.0}]}
+        paths = send(port, None, "/openapi.json", "GET")[1]["paths"]
+        assert {PREDICT, "/v1/models/other:predict"} <= paths.keys()
         counted = 'bert_requests_total{model="%s",status="200"}'
         assert [samples(port)[counted % name] for name in ("toy", "other")] == [1, 1]
+
+
+def test_flags_of_the_command_reach_the_models(tmp_path, monkeypatch):
+    folders = [exports.write(tmp_path / form, form) for form in ("label", "number")]
+    served = {}
+
+    def make(models, log, hosts):
+        served.update(models)
+
+    async def serve(self, sockets):
+        pass
+
+    monkeypatch.setattr(application, "make", make)
+    monkeypatch.setattr(uvicorn.Server, "serve", serve)
+    limits = {"batch_size": 5, "queue_size": 7, "timeout_seconds": 3.0}
+    more = [f"other={folders[1]}"]
+    own = {
+        "model_dir": folders[0],
+        "serve": 0,
+        "model_name": "toy",
+        "more_models": more,
+    }
+    predict.main(predict.Options(**own, **limits))
+    forms = {name: model._first.description["form"] for name, model in served.items()}
+    assert forms == {"toy": "label", "other": "number"}
+    assert {model._limits for model in served.values()} == {Limits(**limits)}
+
+
+def test_asked_to_reload_while_it_reloads_it_does_so_once_more():
+    """The files may have changed since it read them. Meanwhile, the loop goes on."""
+    go, loaded = threading.Event(), []
+
+    def load(name, folder):
+        loaded.append(name)
+        assert go.wait(30)
+        return Faulty()
+
+    async def scene():
+        model = ServedModel("toy", Faulty(), Limits())
+        model.start()
+        reloads = server._Reloads({"toy": model}, {"toy": ""}, load, Log())
+        reloads.begin()
+        while not loaded:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            reloads.begin()
+        go.set()
+        await asyncio.wait_for(reloads._running, 30)
+        await model.batcher.close()
+        return model.counts.reloads
+
+    assert asyncio.run(scene()) == {"ok": 2}
+    assert loaded == ["toy", "toy"]
 
 
 def test_folder_that_changes_while_it_is_loaded(tmp_path, monkeypatch):
@@ -235,6 +293,7 @@ def test_a_reload_loses_no_request_and_sigterm_answers_what_was_accepted(tmp_pat
         for line in log
     ]
     assert log[-1]["message"] == "Stopped"
+    assert not {"/healthz", "/metrics"} & {line.get("path") for line in log}
 
 
 def test_what_the_model_raises_is_in_the_log_as_json(capfd):

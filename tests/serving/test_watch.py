@@ -1,6 +1,7 @@
 """What `predict.py --watch_report` counts, and what its page says of it."""
 
 import json
+import math
 import re
 import signal
 
@@ -85,6 +86,33 @@ def test_the_server_counts_what_it_is_asked_and_not_its_warm_up(folder, tmp_path
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert "<h2>toy</h2>\n<p>3 requests; dev set: 200 rows</p>" in page.read_text()
+
+
+def test_counts_continue_at_a_reload_unless_the_dev_set_is_another(folder, tmp_path):
+    watch, rows = watch_page.Watch(str(tmp_path / "page.html")), []
+    for number in range(3):
+        if number == 2:
+            described = json.loads((folder / "export.json").read_text())
+            described[drift.DEV_SET]["rows"] = 100
+            exports.describe(folder, described)
+        predictor = Predictor(str(folder))
+        watch.add("toy", predictor, str(folder))
+        predictor.predict([{"text_a": "good"}] * 2)
+        watch.write()
+        page = (tmp_path / "page.html").read_text()
+        rows.append(re.search(r"<p>(\d+ requests; dev set: \d+ rows)", page)[1])
+    assert [each.split()[0] for each in rows] == ["2", "4", "2"]
+
+
+def test_the_index_of_stability():
+    """Half a row more in each bin, so that a label that is new has an index."""
+    counts = [{"a": 9, "b": 1}, {"a": 4, "c": 6}]
+    expected, asked = (drift.DriftCounts({"rows": 10, "labels": c}) for c in counts)
+    shares = zip([9.5, 1.5, 0.5], [4.5, 0.5, 6.5], strict=True)
+    index = sum((b - a) / 11.5 * math.log(b / a) for a, b in shares)
+    shift = asked.shifts(expected)["labels"]
+    assert shift.index == pytest.approx(index)
+    assert shift.bins == [("a", 0.9, 0.4), ("b", 0.1, 0.0), ("c", 0.0, 0.6)]
 
 
 def test_answers_are_given_where_the_page_cannot_be_written(

@@ -26,7 +26,7 @@ def request(form, rng):
     if form == "tags":
         return {"words": text.split(" ") if text else []}
     if form == "choice":
-        choices = rng.choices("abcdefgh", k=rng.choice([1, 2, 5]))
+        choices = rng.sample("abcdefgh", rng.choice([1, 2, 5]))  # no ties
         return {"context": text, "choices": choices}
     return {"text": text}
 

@@ -36,6 +36,7 @@ from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.by_source import BySource, SourceReadings
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.pretraining_records import Inputs
+from training.run.position import Position
 from training.run.run import Run, identity_of, results_file
 
 
@@ -68,7 +69,8 @@ def pretrain(flags: PretrainingOptions) -> None:
     flags = model.flags
     inputs = _complete(inputs, flags, mixtures, teacher, strategy)
     if flags.dry_run:
-        _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
+        source = flags.keep_optimizer and not folder.steps and model.source
+        _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs, source)
         return
     distribution.on_chief(
         strategy, lambda: export_folder.recover(flags.output_dir, folder.names)
@@ -150,13 +152,25 @@ def _make_trainer(flags: PretrainingOptions, inputs: Inputs, strategy) -> loop.T
     )
 
 
-def _tell_needs(flags: PretrainingOptions, trainer, data) -> None:
-    """Prints what --dry_run asks for."""
+def _tell_needs(flags: PretrainingOptions, trainer, inputs: Inputs, source) -> None:
+    """Prints what --dry_run asks for.
+
+    Args:
+        source: the checkpoint that the run continues, if any.
+    """
+    data, start = inputs.data, Position()
+    if source:
+        start = phases.place_after(source, _identity(flags, inputs))
     with pretraining_records.blaming(data):
         needs = dry_run.measure(trainer, data)
-    epochs = flags.num_train_steps * flags.train_batch_size / data.total
+    size, steps = flags.train_batch_size, flags.num_train_steps - start.step
+    epochs, readings = steps * size / data.total, ()
+    if isinstance(data, MixedRecords):
+        data.begin_at(start.rows_read)
+        readings = SourceReadings(data, start, size, flags.seed)
+        epochs, readings = None, readings.plan(flags.num_train_steps)
     if distribution.is_chief(trainer.strategy):
-        print(*needs.lines(flags.num_train_steps, epochs), sep="\n")
+        print(*needs.lines(steps, epochs), *readings, sep="\n")
         if flags.distill_from:
             print("time and memory include the teacher; weights and operations do not")
 

@@ -8,10 +8,11 @@ import pytest
 import bert
 import run_retrieval
 from errors import UserError
+from serving import export
 from tests import exports, jobs
 from tests.vectors import flags, pairs, run, write_files, write_table
 from text.tasks.text_groups import JudgedTexts
-from training.finetuning import experiment, ranking_metrics, retrieval
+from training.finetuning import experiment, finetune, ranking_metrics, retrieval
 from training.finetuning.retrieval import mine_negatives
 
 
@@ -144,6 +145,21 @@ def test_many_vectors_are_in_a_file_and_give_the_same(trained, monkeypatch, untr
     assert [type(vectors) for vectors in ranked] == [np.memmap, np.memmap]
     runs = [trained / name / "run.trec" for name in ("output", "filed")]
     assert runs[0].read_text() == runs[1].read_text()
+
+
+def test_an_export_of_fewer_bits_is_scored_by_whole_searches(
+    trained, monkeypatch, untraced
+):
+    monkeypatch.setattr(finetune, "_COMPARED", 5)
+    monkeypatch.setattr(export, "_check", lambda product, directory: None)
+    given = {"do_eval": True, "do_export": True, "export_precision": "bfloat16"}
+    given |= {"dev_kind": "collection", "init_checkpoint": str(trained / "output")}
+    run(trained, output_dir=str(trained / "small"), **given)
+    report = json.loads((trained / "small/export/precision.json").read_text())
+    found = report["forms"]["saved_model"]
+    expected = jobs.results(trained, "small")["eval_ndcg@10"]
+    assert found["ndcg@10_of_float32"] == pytest.approx(expected)
+    assert found["agreement"] == 1
 
 
 WRONG = {

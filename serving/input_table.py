@@ -10,6 +10,7 @@ from errors import UserError
 from files import inputs, sources, tables
 from serving.predictor import Served
 from text.corpus.columns import Parquet
+from text.tasks import retrieval_files
 
 PARQUET = "parquet"
 FORMS = ("lines", *tables.FORMS, PARQUET)
@@ -75,7 +76,7 @@ class InputTable:
             place = f"{self.name}:{number}"
             if self.form in ("tsv", "csv"):
                 self._check_columns(row)
-            self.predictor.check(self.request(row), place)
+            self.predictor.check(self.request(row, place), place)
             self._check_others(row, place)
             yield place, row
 
@@ -127,12 +128,21 @@ class InputTable:
                 f"line must name the model's parts, {', '.join(self.predictor.parts)}"
             )
 
-    def request(self, row: dict) -> dict:
-        """The model's parts of a row, found by the training data's or the model's names."""
+    def request(self, row: dict, place: str = "") -> dict:
+        """The model's parts of a row, found by the training data's or the model's names.
+
+        For a model of vectors, a title comes before its text.
+
+        Args:
+            place: the row's, for messages.
+        """
         columns = self.predictor.description.get("columns", {})
         if not columns or not row.keys() >= set(columns.values()):
             columns = {name: name for name in self.predictor.parts}
-        return {name: row[key] for name, key in columns.items() if key in row}
+        parts = {name: row[key] for name, key in columns.items() if key in row}
+        if "similarity" in self.predictor.description and row.get("title"):
+            parts["text"] = retrieval_files.join_title(row, place)
+        return parts
 
     def _lines(self):
         ((name, kind),) = self.predictor.parts.items()

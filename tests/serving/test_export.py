@@ -189,6 +189,7 @@ def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predicto
         "export.json",
         "model.onnx",
         "model.tflite",
+        "processing",
         "tensors",
         "text",
     ]

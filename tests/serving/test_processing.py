@@ -77,8 +77,8 @@ def test_what_a_network_is_asked_at_once_is_bounded(exported, monkeypatch):
 
     monkeypatch.setattr(runtimes._Onnx, "__call__", note)
     rng = random.Random(1)
-    requests = [request(form, rng) for _ in range(300)]
-    Predictor(str(folder / "model.onnx")).predict(requests, batch_size=300)
+    requests = [request(form, rng) for _ in range(600)]
+    Predictor(str(folder / "model.onnx")).predict(requests, batch_size=600)
     assert max(shown) <= 8192 < sum(shown)
 
 

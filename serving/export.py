@@ -64,6 +64,7 @@ _LOADERS = {
 }
 # How much numbers may differ.
 _TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}  # by policy
+_CHECKED = 2  # requests to further signatures; an explanation takes dozens of passes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,8 @@ class Product:
         inputs: the parts of a request, "text" or "list" by name.
         serve: the graph from requests to answers; see `Task.serve`.
         more: further signatures by name, which take the same inputs, and their expected
-            outputs for `requests`, float32 arrays.
+            outputs for the first of `requests`, float32 arrays; None: what they give in
+            this process.
         description: what else export.json contains.
         requests, answers: requests for the final check, and their expected answers.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
@@ -103,7 +105,7 @@ class Product:
     answers: list[dict]
     batch: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
-    more: Mapping[str, tuple[Callable, Mapping]] = dataclasses.field(
+    more: Mapping[str, tuple[Callable, Mapping | None]] = dataclasses.field(
         default_factory=dict
     )
     formats: Sequence[str] = ()
@@ -154,13 +156,11 @@ def make_served(product: Product, source: str) -> predictor.Served:
     """
     with tempfile.TemporaryDirectory() as scratch, tf.device("CPU"):
         tokenizer = graph_of(product.tokenizer, scratch)
-        serve = _text_signature(
-            product.serve,
-            tokenizer,
-            _network(product.model, product.layout),
-            product.inputs,
+        signatures = _text_signatures(
+            product, tokenizer, _network(product.model, product.layout)
         )
-    return predictor.Served(_description(product), serve, source)
+    serve, explain = map(signatures.get, ("serving_default", predictor.SIGNATURE))
+    return predictor.Served(_description(product), serve, source, explain)
 
 
 def save(output_dir: str, product: Product, card: str) -> str:
@@ -176,6 +176,7 @@ def save(output_dir: str, product: Product, card: str) -> str:
     """
     final = os.path.join(output_dir, predictor.FOLDER)
     print(f"exporting to {final}", flush=True)
+    product = _with_expectations(product)
     with export_folder.replacing(final) as directory:
         _write(product, directory)
         _write_warm_up(product, directory)
@@ -194,17 +195,24 @@ def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = graph_of(product.tokenizer, scratch)
         network = _network(product.model, product.layout)
-        more = {name: function for name, (function, _) in product.more.items()}
-        served = {"serving_default": product.serve, **more}
-        signatures = {
-            name: _text_signature(function, tokenizer, network, product.inputs)
-            for name, function in served.items()
-        }
+        signatures = _text_signatures(product, tokenizer, network)
         signatures |= {"tensors": network["serving_default"]}
         signatures |= {"examples": network["examples"]}
         _save_model(product.model, network, os.path.join(directory, TENSORS))
         text = os.path.join(directory, TEXT)
         _save_model(product.model, signatures, text, tokenizer=tokenizer)
+
+
+def _with_expectations(product: Product) -> Product:
+    """With what each further signature must give."""
+    more = dict(product.more)
+    for name, (function, expected) in more.items():
+        if expected is None:
+            alone = dataclasses.replace(product, serve=function, more={})
+            outputs = make_served(alone, name).outputs(product.requests[:_CHECKED])
+            numbers = {k: v for k, v in outputs.items() if v.dtype == np.float32}
+            more[name] = function, numbers
+    return dataclasses.replace(product, more=more)
 
 
 def _convert(product: Product, directory: str) -> None:
@@ -254,10 +262,7 @@ def _run(name, file, batch, size: int = 8) -> dict:
 
 def _write_warm_up(product: Product, directory: str) -> None:
     """Of the first request alone: a sample, while later ones may be a user's texts."""
-    texts = {
-        name: _strings([product.requests[0][name]], kind)
-        for name, kind in product.inputs.items()
-    }
+    texts = _encode(product, product.requests[:1])
     texts = {
         name: tf.constant(values, dtype, shape)
         for name, (dtype, shape, values) in texts.items()
@@ -266,6 +271,14 @@ def _write_warm_up(product: Product, directory: str) -> None:
     calls = dict.fromkeys(("serving_default", *product.more), texts)
     warm_up.write(os.path.join(directory, TEXT), calls | {"tensors": row})
     warm_up.write(os.path.join(directory, TENSORS), {"serving_default": row})
+
+
+def _encode(product: Product, requests: list[dict]) -> dict[str, tuple]:
+    """Requests in the format of `reload.py`."""
+    return {
+        name: _strings([request[name] for request in requests], kind)
+        for name, kind in product.inputs.items()
+    }
 
 
 def _describe(product: Product, directory: str, card: str) -> None:
@@ -316,6 +329,15 @@ def _quiet() -> Iterator[None]:
     finally:
         logging.set_verbosity(verbosity)
         logger.setLevel(level)
+
+
+def _text_signatures(product, tokenizer, network) -> dict:
+    more = {name: function for name, (function, _) in product.more.items()}
+    served = {"serving_default": product.serve, **more}
+    return {
+        name: _text_signature(function, tokenizer, network, product.inputs)
+        for name, function in served.items()
+    }
 
 
 def _text_signature(function, tokenizer, network, inputs):
@@ -380,6 +402,7 @@ def _description(product: Product) -> dict:
         "max_seq_length": product.layout.max_seq_length,
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
+        "signatures": [*product.more],
         "precision": product.precision,
         "architecture": product.config.architecture,
         "bert_config": dataclasses.asdict(product.config),
@@ -411,10 +434,6 @@ def _check(product: Product, directory: str) -> None:
 
 def _calls(product):
     """A SavedModel, its signature, inputs, and expected outputs; None: answers."""
-    requests = {
-        name: _strings([request[name] for request in product.requests], kind)
-        for name, kind in product.inputs.items()
-    }
     batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
     flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
     examples = encoding.encode(flat, product.layout.schema)
@@ -425,8 +444,9 @@ def _calls(product):
     yield TEXT, "tensors", batch, product.outputs
     yield TEXT, "examples", examples, product.outputs
     for name, (_, outputs) in product.more.items():
-        yield TEXT, name, requests, outputs
-    yield TEXT, "serving_default", requests, None
+        number = min(map(len, outputs.values()))
+        yield TEXT, name, _encode(product, product.requests[:number]), outputs
+    yield TEXT, "serving_default", _encode(product, product.requests), None
 
 
 def _check_answers(how, product, outputs):

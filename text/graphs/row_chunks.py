@@ -23,7 +23,7 @@ def run_in_chunks(
         most_rows: the most rows at once, in addition to the limit of 8,192 tokens.
     """
     rows = tf.shape(next(iter(batch.values())))[0]
-    batch = {name: _not_empty(value) for name, value in batch.items()}
+    batch = {name: not_empty(value) for name, value in batch.items()}
     of_a_row = tf.reduce_prod(tf.shape(next(iter(batch.values())))[1:])
     bound = tf.maximum(_MOST_TOKENS // of_a_row, 1)
     most_rows = bound if most_rows is None else tf.minimum(bound, most_rows)
@@ -50,7 +50,7 @@ def run_in_chunks(
     return {name: array.concat()[:rows] for name, array in arrays.items()}
 
 
-def _not_empty(tensor):
+def not_empty(tensor: tf.Tensor) -> tf.Tensor:
     """Pads every axis of size 0 with one 0."""
     missing = tf.cast(tf.equal(tf.shape(tensor), 0), tf.int32)
     return tf.pad(tensor, tf.stack([tf.zeros_like(missing), missing], axis=1))

@@ -402,7 +402,7 @@ def _description(product: Product) -> dict:
         "max_seq_length": product.layout.max_seq_length,
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
-        "signatures": [*product.more],
+        **({"explains": True} if predictor.SIGNATURE in product.more else {}),
         "precision": product.precision,
         "architecture": product.config.architecture,
         "bert_config": dataclasses.asdict(product.config),

@@ -221,7 +221,7 @@ class Predictor(Served):
         """
         model, path = _find(directory)
         description = read_description(path)
-        if explains and SIGNATURE not in description.get("signatures", ()):
+        if explains and not description.get("explains"):
             raise UserError(
                 f"{directory}: does not explain its answers; export it again with "
                 "--do_export --export_attributions"

@@ -44,11 +44,11 @@ def explained(task, model, folder, **texts):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-def assert_complete(found):
+def assert_complete(found, least=0.5):
     """Within one percent, or what float32 can add up."""
     sums = found["attributions"].sum(axis=-1)
     difference = found["logit"] - found["baseline_logit"]
-    assert np.abs(difference).max() > 0.5  # there is something to explain
+    assert np.abs(difference).max() > least  # there is something to explain
     assert np.all(np.abs(sums - difference) <= 0.01 * np.maximum(abs(difference), 0.01))
 
 
@@ -251,19 +251,21 @@ def test_every_relative_looks_its_words_up_where_they_can_be_moved(tmp_path, nam
     config = dataclasses.replace(relatives.CONFIGS[name], vocab_size=size)
     model = task.objective().network(config, seed=3)
     for variable in model.weights:
-        if len(variable.shape) > 1:
-            variable.assign(8 * variable)  # such weights are not small
+        if len(variable.shape) > 1 and np.std(variable) < 0.05:
+            variable.assign(
+                8 * variable
+            )  # next to the width, it is that of trained ones
     found = explained(
         task, model, tmp_path, text=long_texts(classifier.WORDS, number=3)
     )
-    assert_complete(found)
+    assert_complete(found, least=0.02)
 
 
 # --- Through the programs ------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported(every_export_is_checked, tmp_path_factory):
     """An export that explains, of a few updates; and the page of its evaluation."""
     folder = tmp_path_factory.mktemp("exported")
     tiny.write(folder, classifier.WORDS, classifier.TINY)
@@ -283,7 +285,7 @@ def exported(tmp_path_factory):
 
 
 def test_predict_explains_each_row_by_words_of_the_users_own_text(
-    exported, capsysbinary, monkeypatch, every_export_is_checked
+    exported, capsysbinary, monkeypatch
 ):
     ask = prediction.asker(lambda form: str(exported), capsysbinary, monkeypatch)
     lines = b"The CAT,  sat\n\nred hat\n"

@@ -115,6 +115,12 @@ class Options(ServingOptions, inputs.LineOptions):
         help="Write a page here that compares what the model is asked with its dev set: "
         "lengths, unknown tokens, decisions and their probabilities. Only counts are kept.",
     )
+    explain: bool = options.field(
+        False,
+        help="Also say what each word contributes to the answer, if the export has "
+        "attributions. Takes dozens of times as long.",
+        only_for={"write_index": options.ABSENT, "index": options.ABSENT},
+    )
     batch_size: int = options.field(
         32,
         help="Number of rows to process at once.",
@@ -214,7 +220,7 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
 
 def _model(flags: Options) -> Predictor | nearest.NearestTexts:
     if not flags.index:
-        predictor = Predictor(flags.model_dir)
+        predictor = Predictor(flags.model_dir, flags.explain)
         if flags.write_index:
             nearest.check_model(predictor)
         return predictor
@@ -411,7 +417,7 @@ def _serve(flags: Options, watch: Watch | None):
 
     def load(name, folder):
         is_first = name == flags.model_name
-        predictor = _model(flags) if is_first else Predictor(folder)
+        predictor = _model(flags) if is_first else Predictor(folder, flags.explain)
         predictor.warm_up()
         if watch:
             watch.add(name, predictor, folder)

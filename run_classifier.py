@@ -536,28 +536,37 @@ class Classifier(ServedTask):
         return {"text_a": example.text_a, "text_b": example.text_b}
 
     def serve(self, tokenizer, predict, **texts):
+        logits = self._logits_of(tokenizer, predict, texts)[-1]
+        return self.labels.with_display_names.serve(logits)
+
+    explains = True
+
+    def scores_to_explain(self, tokenizer, predict, **texts):
+        read = self._logits_of(tokenizer, predict, texts)
+        pooling = self.flags.window_pooling
+        return self.labels.with_display_names.scores_to_explain(*read, pooling)
+
+    def _logits_of(self, tokenizer, predict, texts):
+        """In a graph: rows, their logits and requests (None: the same), the logits of
+        these.
+        """
         ids = [tokenizer.encode(texts[name]) for name in self.inputs]
         flags = self.flags
         if flags.doc_stride:
-            logits = self._serve_windows(tokenizer, predict, *ids)
-            return self.labels.with_display_names.serve(logits)
+            pooling = flags.window_pooling
+            most = 1 if pooling == "first" else None
+            windows, owners = windows_graph.windows(
+                *ids, flags.window_length, flags.doc_stride, most
+            )
+            batch = packing_graph.pack(tokenizer, windows, None, flags.max_seq_length)
+            of_rows = run_in_chunks(predict, batch)["logits"]
+            pooled = windows_graph.pool(of_rows, owners, ids[0].nrows(), pooling)
+            return batch, of_rows, owners, pooled
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
-        kind = "both_orders" if flags.both_orders else "pack"
-        pack = getattr(packing_graph, kind)
+        pack = packing_graph.both_orders if flags.both_orders else packing_graph.pack
         batch = pack(tokenizer, text_a, text_b, flags.max_seq_length)
         logits = run_in_chunks(predict, batch)["logits"]
-        return self.labels.with_display_names.serve(logits)
-
-    def _serve_windows(self, tokenizer, predict, ids):
-        flags = self.flags
-        pooling = flags.window_pooling
-        most = 1 if pooling == "first" else None
-        windows, texts = windows_graph.windows(
-            ids, flags.window_length, flags.doc_stride, most
-        )
-        batch = packing_graph.pack(tokenizer, windows, None, flags.max_seq_length)
-        logits = run_in_chunks(predict, batch)["logits"]
-        return windows_graph.pool(logits, texts, ids.nrows(), pooling)
+        return batch, logits, None, logits
 
 
 def _json_line(example, answer):

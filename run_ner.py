@@ -122,10 +122,14 @@ def _is_integer(text):
 if __name__ == "__main__":
     command_line.parse(Options)
 
+from training.backend import tf
 from training.run.settle import TrainableModel
 from modeling.objectives import tasks
 from modeling.objectives.label_loss import WithLabelLoss
+from serving.integrated_gradients import Scores
 from text.graphs import tags_graph
+from text.graphs.graph_tokenizer import row_numbers
+from text.graphs.row_chunks import run_in_chunks
 from text.instances import packing
 from text.records.rows import Field, Row
 from text.tasks import tag_rows
@@ -436,6 +440,39 @@ class Tagger(ServedTask):
         )
         answers = self.scheme.serve(words, labels)
         return answers | {"probabilities": probabilities}
+
+    explains = True
+
+    def scores_to_explain(self, tokenizer, predict, words, **texts):
+        """Of words outside of entities, nothing is explained."""
+        context = tags_graph.Context(**texts) if self.flags.document_context else None
+        asked = tags_graph.place(tokenizer, words, self.flags.max_seq_length, context)
+        logits = run_in_chunks(predict, asked.batch)["logits"]
+        labels = tf.argmax(
+            tf.gather_nd(logits, asked.places), axis=1, output_type=tf.int32
+        )
+        is_explained = tf.gather(
+            [label != tags.OUTSIDE for label in self.labels], labels
+        )
+        places, cells, labels = (
+            tf.boolean_mask(x, is_explained)
+            for x in (asked.places, tf.cast(asked.cells, tf.int32), labels)
+        )
+        pieces = tokenizer.encoded[0][0]
+        word = row_numbers(pieces.row_limits())
+        return Scores(
+            asked.batch,
+            places[:, 0],
+            {"logits": tf.stack([places[:, 1], labels], axis=1)},
+            tf.ones_like(labels, tf.float32),
+            cells,
+            words=tf.cast(tf.gather(asked.every_cell, word), tf.int32),
+            labels={
+                "label": tf.tensor_scatter_nd_update(
+                    tf.fill(tf.shape(words), ""), cells, tf.gather(self.labels, labels)
+                )
+            },
+        )
 
 
 def _request_words(words):

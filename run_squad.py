@@ -151,8 +151,10 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     command_line.parse(Options)
 
+from training.backend import tf
 from training.run.settle import TrainableModel
 from modeling.objectives import span_beams, tasks
+from serving.integrated_gradients import Scores
 from text.graphs import answer_spans_graph, row_chunks
 from text.records.rows import Field, Row
 from training.finetuning import finetune
@@ -452,21 +454,55 @@ class Squad(ServedTask):
         ]
 
     def serve(self, tokenizer, predict, *, question, context):
+        _, windows, documents, outputs = self._read_in_graph(
+            tokenizer, predict, question, context
+        )
+        if self.head:
+            spans = answer_spans.TopSpans.of(outputs)
+            return answer_spans_graph.best_of_top_spans(
+                documents, windows, spans, **self._search_in_graph()
+            )
+        return answer_spans_graph.best_answers(
+            documents, windows, *_logits(outputs), **self._search_in_graph()
+        )
+
+    @property
+    def explains(self):
+        return not self.head  # whose outputs are the best spans, not logits of places
+
+    def scores_to_explain(self, tokenizer, predict, *, question, context):
+        batch, windows, documents, outputs = self._read_in_graph(
+            tokenizer, predict, question, context
+        )
+        best = answer_spans_graph.best_places(
+            documents, windows, *_logits(outputs), **self._search_in_graph()
+        )
+        return Scores(
+            batch,
+            best["row"],
+            {f"{side}_logits": best[side][:, None] for side in ("start", "end")},
+            tf.ones_like(best["row"], tf.float32),
+            best["question"][:, None],
+        )
+
+    def _read_in_graph(self, tokenizer, predict, question, context):
+        """Rows, their windows, the documents, and the network's outputs."""
         questions = tokenizer.encode(question)
         ids, starts, ends = tokenizer.encode_with_offsets(context)
         windows = answer_spans_graph.windows(questions, ids, self.lengths)
         batch = answer_spans_graph.rows(questions, ids, windows, tokenizer)
         outputs = row_chunks.run_in_chunks(predict, batch)
         documents = answer_spans_graph.Documents(context, starts, ends)
-        search = self._search()
-        search["null_threshold"] = self.flags.null_score_diff_threshold
-        if self.head:
-            spans = answer_spans.TopSpans.of(outputs)
-            return answer_spans_graph.best_of_top_spans(
-                documents, windows, spans, **search
-            )
-        logits = (outputs[f"{side}_logits"] for side in ("start", "end"))
-        return answer_spans_graph.best_answers(documents, windows, *logits, **search)
+        return batch, windows, documents, outputs
+
+    def _search_in_graph(self):
+        threshold = self.flags.null_score_diff_threshold
+        return {**self._search(), "null_threshold": threshold}
+
+
+def _logits(outputs):
+    """Of starts and ends."""
+    return [outputs[f"{side}_logits"] for side in ("start", "end")]
 
 
 def _entry(span):

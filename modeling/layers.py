@@ -1,6 +1,7 @@
 """The parts that encoders and heads share: dropout, dense layers, norms, weights."""
 
 import contextlib
+import contextvars
 import copy
 import math
 import random
@@ -441,9 +442,26 @@ def mean_of_tokens(hidden, input_mask=None):
     return ops.matmul(weights[:, None], ops.cast(hidden, "float32"))[:, 0]
 
 
+_change: contextvars.ContextVar[tuple] = contextvars.ContextVar(
+    "change", default=(None, None)
+)
+
+
+@contextlib.contextmanager
+def change_vectors(table, change: Callable) -> Iterator[None]:
+    """Inside, what `look_up` finds in this table is change(vectors [..., width])."""
+    token = _change.set((table, change))
+    try:
+        yield
+    finally:
+        _change.reset(token)
+
+
 def look_up(table, ids):
     """The rows of a table [n, width] with these ids: [...] -> [..., width]."""
-    return ops.take(_dense(table), ids, axis=0)
+    vectors = ops.take(_dense(table), ids, axis=0)
+    changed, change = _change.get()
+    return change(vectors) if table is changed else vectors
 
 
 def _dense(table):

@@ -66,6 +66,7 @@ _LOADERS = {
 }
 # How much numbers may differ.
 _TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}  # by policy
+_CHECKED = 2  # requests to further signatures; an explanation takes dozens of passes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Product:
         inputs: the parts of a request, "text" or "list" by name.
         serve: the graph from requests to answers; see `Task.serve`.
         more: further signatures by name, which take the same inputs, and their expected
-            outputs for `requests`, float32 arrays.
+            outputs for the first of `requests`, float32 arrays; None: what they give in
+            this process.
         description: what else export.json contains.
         requests, answers: requests for the final check, and their expected answers.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
@@ -105,7 +107,7 @@ class Product:
     answers: list[dict]
     batch: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
-    more: Mapping[str, tuple[Callable, Mapping]] = dataclasses.field(
+    more: Mapping[str, tuple[Callable, Mapping | None]] = dataclasses.field(
         default_factory=dict
     )
     formats: Sequence[str] = ()
@@ -156,13 +158,11 @@ def make_served(product: Product, source: str) -> predictor.Served:
     """
     with tempfile.TemporaryDirectory() as scratch, tf.device("CPU"):
         tokenizer = graph_of(product.tokenizer, scratch)
-        serve = _text_signature(
-            product.serve,
-            tokenizer,
-            _network(product.model, product.layout),
-            product.inputs,
+        signatures = _text_signatures(
+            product, tokenizer, _network(product.model, product.layout)
         )
-    return predictor.Served(_description(product), serve, source)
+    serve, explain = map(signatures.get, ("serving_default", predictor.SIGNATURE))
+    return predictor.Served(_description(product), serve, source, explain)
 
 
 def save(output_dir: str, product: Product, card: str) -> str:
@@ -178,6 +178,7 @@ def save(output_dir: str, product: Product, card: str) -> str:
     """
     final = os.path.join(output_dir, predictor.FOLDER)
     print(f"exporting to {final}", flush=True)
+    product = _with_expectations(product)
     with export_folder.replacing(final) as directory:
         _write(product, directory)
         _write_warm_up(product, directory)
@@ -196,12 +197,7 @@ def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = graph_of(product.tokenizer, scratch)
         network = _network(product.model, product.layout)
-        more = {name: function for name, (function, _) in product.more.items()}
-        served = {"serving_default": product.serve, **more}
-        signatures = {
-            name: _text_signature(function, tokenizer, network, product.inputs)
-            for name, function in served.items()
-        }
+        signatures = _text_signatures(product, tokenizer, network)
         signatures |= {"tensors": network["serving_default"]}
         signatures |= {"examples": network["examples"]}
         _save_model(product.model, network, os.path.join(directory, TENSORS))
@@ -244,6 +240,18 @@ def _texts(product, most: int | None = None) -> dict:
         name: _strings([request[name] for request in product.requests[:most]], kind)
         for name, kind in product.inputs.items()
     }
+
+
+def _with_expectations(product: Product) -> Product:
+    """With what each further signature must give."""
+    more = dict(product.more)
+    for name, (function, expected) in more.items():
+        if expected is None:
+            alone = dataclasses.replace(product, serve=function, more={})
+            outputs = make_served(alone, name).outputs(product.requests[:_CHECKED])
+            numbers = {k: v for k, v in outputs.items() if v.dtype == np.float32}
+            more[name] = function, numbers
+    return dataclasses.replace(product, more=more)
 
 
 def _convert(product: Product, directory: str) -> None:
@@ -353,6 +361,15 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def _text_signatures(product, tokenizer, network) -> dict:
+    more = {name: function for name, (function, _) in product.more.items()}
+    served = {"serving_default": product.serve, **more}
+    return {
+        name: _text_signature(function, tokenizer, network, product.inputs)
+        for name, function in served.items()
+    }
+
+
 def _text_signature(function, tokenizer, network, inputs):
     def predict(batch):
         return network["serving_default"](**batch)
@@ -418,6 +435,7 @@ def _description(product: Product) -> dict:
         "max_seq_length": product.layout.max_seq_length,
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
+        **({"explains": True} if predictor.SIGNATURE in product.more else {}),
         "precision": product.precision,
         "architecture": product.config.architecture,
         "bert_config": dataclasses.asdict(product.config),
@@ -449,7 +467,6 @@ def _check(product: Product, directory: str) -> None:
 
 def _calls(product):
     """A SavedModel, its signature, inputs, and expected outputs; None: answers."""
-    requests = _texts(product)
     batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
     flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
     examples = encoding.encode(flat, product.layout.schema)
@@ -460,8 +477,9 @@ def _calls(product):
     yield TEXT, "tensors", batch, product.outputs
     yield TEXT, "examples", examples, product.outputs
     for name, (_, outputs) in product.more.items():
-        yield TEXT, name, requests, outputs
-    yield TEXT, "serving_default", requests, None
+        number = min(map(len, outputs.values()))
+        yield TEXT, name, _texts(product, number), outputs
+    yield TEXT, "serving_default", _texts(product), None
 
 
 def _check_answers(how, product, outputs):

@@ -16,12 +16,13 @@ from tensorflow.core.framework import types_pb2
 
 from errors import UserError
 from files import anywhere, json_files, local, protected
-from serving import checksums, forms, portable, processing, runtimes
+from serving import checksums, explanations, forms, portable, processing, runtimes
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
 # The SavedModels in an export; the last one belongs to networks in other formats.
 TEXT, TENSORS, PROCESSING = "text/1", "tensors/1", "processing/1"
+SIGNATURE = "attributions"
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -33,16 +34,26 @@ class Served:
         description: the content of export.json.
         serve: the signature that answers; None in a SavedModel without it.
         directory: what messages call the model.
+        explain: the signature that explains the answers, if there is one.
 
     Attributes:
         description: as given.
         parts: the parts of a request by name, each "text" or "list".
         defaults: those that may be omitted, and what they then are.
         note: hears of requests and their answers.
+        explains: whether answers have explanations.
     """
 
-    def __init__(self, description: Mapping, serve: Callable | None, directory: str):
-        self.description, self._serve = description, serve
+    explains = False
+
+    def __init__(
+        self,
+        description: Mapping,
+        serve: Callable | None,
+        directory: str,
+        explain: Callable | None = None,
+    ):
+        self.description, self._serve, self._explain = description, serve, explain
         self._directory = directory
         self.parts: Mapping[str, str] = description["inputs"]
         self.defaults: Mapping[str, object] = description.get("defaults", {})
@@ -72,11 +83,14 @@ class Served:
     def answer_schemas(self) -> dict[str, Mapping]:
         """The JSON Schema of each value in an answer, by name."""
         outputs = self._serve.structured_outputs
-        return {
+        schemas = {
             name: schema
             for name, schema in forms.FORMS[self.description["form"]].schemas.items()
             if name not in forms.RARE or name in outputs
         }
+        if self.explains:
+            schemas[explanations.NAME] = explanations.schema(self.parts)
+        return schemas
 
     @property
     def purpose(self) -> str:
@@ -99,15 +113,32 @@ class Served:
             forms.
         """
         answers = [{}] * len(requests)
-        for rows, batch, outputs in self._batches(requests, batch_size):
+        for rows, batch, outputs in self._batches(requests, batch_size, self._serve):
             made = forms.answers(self.description["form"], outputs, batch)
             for i, answer in zip(rows, made, strict=True):
                 answers[i] = answer
+        if self.explains:
+            explained = self.explain(requests, batch_size)
+            pairs = zip(answers, explained, strict=True)
+            answers = [{**answer, explanations.NAME: each} for answer, each in pairs]
         if self.note:
             self.note([{**self.defaults, **request} for request in requests], answers)
         return answers
 
-    def _batches(self, requests, batch_size):
+    def explain(self, requests: list[Mapping], batch_size: int = 32) -> list:
+        """What each word of the requests contributes to the answers, as JSON.
+
+        Args:
+            requests, batch_size: as for `predict`.
+        """
+        explained = [None] * len(requests)
+        for rows, batch, outputs in self._batches(requests, batch_size, self._explain):
+            for i, row in enumerate(rows):
+                of_row = {name: value[i] for name, value in outputs.items()}
+                explained[row] = explanations.explain(of_row, batch[i], self.parts)
+        return explained
+
+    def _batches(self, requests, batch_size, signature):
         """The numbers of requests, these themselves, and the outputs, of each batch."""
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
@@ -116,10 +147,14 @@ class Served:
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [requests[i] for i in rows]
-            yield rows, batch, self._outputs(batch)
+            yield rows, batch, self._outputs(batch, signature)
 
-    def _outputs(self, batch):
-        outputs = self._serve(
+    def outputs(self, batch: list[Mapping]) -> dict[str, np.ndarray]:
+        """What the signature that answers gives for requests."""
+        return self._outputs(batch, self._serve)
+
+    def _outputs(self, batch, signature):
+        outputs = signature(
             **{
                 name: _tensor([request[name] for request in batch], kind)
                 for name, kind in self.parts.items()
@@ -181,16 +216,27 @@ class Predictor(Served):
         vocabulary: the folder of the files of its tokenizer.
     """
 
-    def __init__(self, directory: str):
+    def __init__(self, directory: str, explains: bool = False):
         """Args:
         directory: a folder written by --do_export, the --output_dir that contains it,
             the folder of its SavedModel for texts, or its file of another format.
+        explains: give explanations with its answers.
         """
         place = _find(directory)
         path, network = place.description, place.network
         if network:
             portable.check_runtime(portable.format_of(network), network)
         description = read_description(path)
+        if explains and network:
+            raise UserError(
+                f"{network}: has no gradients to explain answers by; pass the export's "
+                "folder"
+            )
+        if explains and not description.get("explains"):
+            raise UserError(
+                f"{directory}: does not explain its answers; export it again with "
+                "--do_export --export_attributions"
+            )
         self.title = _title(os.path.dirname(path))
         self.digest = checksums.digest_of_model(description)
         if network and description.get("precision") != "float32":
@@ -202,10 +248,12 @@ class Predictor(Served):
             checksums.check_model(place.model, description, name)
             self._loaded = _load(place.model)  # keeps the variables alive
             serve = self._loaded.signatures.get("serving_default")
+            explain = self._loaded.signatures.get(SIGNATURE)
             if network:
                 checksums.check_file(network, description)
                 serve = processing.Surrounded(self._loaded, _open(network))
-        super().__init__(description, serve, directory)
+        super().__init__(description, serve, directory, explain)
+        self.explains = explains
         if self.tensors != set(self.parts):
             raise UserError(
                 f"{place.model}: takes {', '.join(sorted(self.tensors)) or 'nothing'}, but "
@@ -226,7 +274,7 @@ class Predictor(Served):
             prompt = {"prompt": self.description["prompts"]["query"]}
             requests = [{**prompt, **request} for request in requests]
         vectors = np.empty((len(requests), self.dimensions), np.float32)
-        for rows, _, outputs in self._batches(requests, batch_size):
+        for rows, _, outputs in self._batches(requests, batch_size, self._serve):
             vectors[rows] = outputs["vector"]
         return vectors
 

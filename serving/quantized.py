@@ -116,6 +116,10 @@ class Quantized:
             return self._model(batch)
 
     @property
+    def encoder(self):
+        return self._model.encoder
+
+    @property
     def ranked_outputs(self):
         return self._model.ranked_outputs
 

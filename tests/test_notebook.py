@@ -9,7 +9,7 @@ import pytest
 import tests
 
 NOTEBOOK = tests.ROOT / "docs" / "notebooks" / "keras.ipynb"
-PICTURES = 3
+PICTURES = 4
 
 
 def code_cells(notebook):

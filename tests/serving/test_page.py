@@ -355,3 +355,55 @@ def test_nothing_comes_from_elsewhere(opened):
         "return performance.getEntriesByType('resource').map((entry) => entry.name)"
     )
     assert loaded == [f"{page.url}v1/models/toy:predict"]
+
+
+def colors(page):
+    """The words that have a color: what for, and what is said of them."""
+    return [
+        (span.text, span.get_attribute("class"), span.get_attribute("title"))
+        for span in page.all(".why span")
+    ]
+
+
+@pytest.fixture
+def explained(browser, tmp_path):
+    """Opens the page of a toy model that explains all answers in the same way."""
+    with contextlib.ExitStack() as servers:
+
+        def call(form, explanation):
+            model = Predictor(exports.write(tmp_path, form))
+            model.explains, model.explain = True, lambda requests, size: [explanation]
+            port = servers.enter_context(serving(model))
+            return Page(browser, f"http://127.0.0.1:{port}/")
+
+        yield call
+        assert browser.get_log("browser") == []
+
+
+def test_words_of_a_text_are_colored_by_what_they_contribute(explained):
+    words = [("good", 2, 6, 0.5), ("<b>", 7, 10, -1.0)]
+    keys = ("text", "start", "end", "contribution")
+    words = [dict(zip(keys, word, strict=True), part="text_a") for word in words]
+    of_answer = {"logit": 1.5, "baseline_logit": 2.0, "label": "positive"}
+    page = explained("label", {**of_answer, "words": words})
+    page.type("🐈 good <b> .", Keys.ENTER)
+    page.wait()
+    assert page.texts("h3") == ["Why positive logit 1.50, without words 2.00"]
+    assert page.texts(".why") == ["🐈 good <b> ."]
+    assert colors(page) == [("good", "for", "0.500"), ("<b>", "against", "-1.000")]
+    good, tag = page.all(".why span")
+    assert "0.35)" in good.value_of_css_property("background-color")
+    assert "0.7)" in tag.value_of_css_property("background-color")
+
+
+def test_words_are_colored_for_each_tag(explained):
+    each = {"logit": 1.5, "baseline_logit": 0.5, "word": 0, "label": "B-PER"}
+    page = explained("tags", [{**each, "contributions": [1.5, -0.5, 0.0]}])
+    page.type("Ada met.", Keys.ENTER)
+    page.wait()
+    assert page.texts("h3") == ["Ada: B-PER logit 1.50, without words 0.50"]
+    assert colors(page) == [
+        ("Ada", "for", "1.500"),
+        ("met", "against", "-0.500"),
+        (".", "for", "0.000"),
+    ]

@@ -235,7 +235,66 @@ def best_answers(
         float32, those of its entry in the n-best list; `with_null`, null_odds float32.
         Without a candidate, the answer is `NO_CANDIDATE` or, `with_null`, "".
     """
+    logits = start_logits, end_logits
+    texts = _rank(documents, windows, *logits, n_best_size, max_answer_length)
     number = tf.size(documents.texts)
+    null = _lowest(windows, _nulls(windows, *logits), number) if with_null else None
+    probabilities, score_of_other = _probabilities(texts.scores, null)
+    null_odds = None if null is None else null - texts.best
+    chosen = texts.exists
+    if with_null:
+        chosen &= null_odds <= null_threshold
+    return texts.answers(
+        chosen, null_odds, probabilities[:, 0], probabilities[:, -1], score_of_other
+    )
+
+
+def best_places(
+    documents: Documents,
+    windows: Windows,
+    start_logits: tf.Tensor,
+    end_logits: tf.Tensor,
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    with_null: bool = False,
+    null_threshold: float = 0.0,
+) -> dict[str, tf.Tensor]:
+    """Where the logits of the answers of `best_answers` are, which has the same arguments.
+
+    Returns:
+        int32 [answers]: the question, which is missing if it has no answer at all; the row,
+        and the places of start and end in it. Those of no answer are those of the row in
+        which it is least probable.
+    """
+    logits = start_logits, end_logits
+    texts = _rank(documents, windows, *logits, n_best_size, max_answer_length)
+    number, rows = tf.size(documents.texts), tf.size(windows.question)
+    row, start, end = tf.unstack(texts.choice, axis=1)
+    is_answered = texts.exists
+    if with_null:
+        scores = _nulls(windows, *logits)
+        lowest = _lowest(windows, scores, number)
+        is_null = lowest - texts.best > null_threshold
+        is_null = (is_null | ~texts.exists) & (_num_rows(windows, number) > 0)
+        is_lowest = scores == tf.gather(lowest, windows.question)
+        of_null = tf.math.unsorted_segment_min(
+            tf.where(is_lowest, tf.range(rows), rows), windows.question, number
+        )
+        row = tf.where(is_null, of_null, row)
+        is_answered |= is_null
+    question = tf.cast(tf.where(is_answered)[:, 0], tf.int32)
+    row, start, end = (tf.gather(x, question) for x in (row, start, end))
+    offset, cls = tf.gather(windows.offset, row), tf.gather(windows.cls, row)
+    start, end = start + offset, end + offset
+    if with_null:
+        is_null = tf.gather(is_null, question)
+        start, end = (tf.where(is_null, cls, place) for place in (start, end))
+    return {"question": question, "row": row, "start": start, "end": end}
+
+
+def _rank(documents, windows, start_logits, end_logits, n_best_size, max_answer_length):
+    """The `RankedTexts` of logits."""
     sizes = tf.maximum(windows.stop + windows.offset, windows.cls) + 1
     is_token = tf.sequence_mask(sizes, tf.shape(start_logits)[1])
     (start_scores, starts), (end_scores, ends) = (
@@ -245,22 +304,8 @@ def best_answers(
         )
         for logits in (start_logits, end_logits)
     )  # [rows, n]
-    texts = rank_answers(
-        documents,
-        windows,
-        (starts, start_scores, ends[:, None], end_scores[:, None]),
-        n_best_size,
-        max_answer_length,
-    )
-    null = _nulls(windows, start_logits, end_logits, number) if with_null else None
-    probabilities, score_of_other = _probabilities(texts.scores, null)
-    null_odds = None if null is None else null - texts.best
-    chosen = texts.exists
-    if with_null:
-        chosen &= null_odds <= null_threshold
-    return texts.answers(
-        chosen, null_odds, probabilities[:, 0], probabilities[:, -1], score_of_other
-    )
+    choices = starts, start_scores, ends[:, None], end_scores[:, None]
+    return rank_answers(documents, windows, choices, n_best_size, max_answer_length)
 
 
 def best_of_top_spans(
@@ -297,12 +342,14 @@ class RankedTexts(NamedTuple):
     Attributes:
         texts: those of the documents.
         scores, start, end: float64 and int32 [b, n_best_size], padded with `_NEVER` and 0.
+        choice: int32 [b, 3], of the best one the row, the first and the last token.
     """
 
     texts: Texts
     scores: tf.Tensor
     start: tf.Tensor
     end: tf.Tensor
+    choice: tf.Tensor
 
     @property
     def exists(self) -> tf.Tensor:
@@ -360,7 +407,7 @@ def _distinct(candidates, documents, texts, n_best_size):
     """The first of each text.
 
     Returns score float64, start and end int32, characters: [b, n_best_size] each, best
-    first, padded with `_NEVER`, 0 and 0.
+    first, padded with `_NEVER`, 0 and 0; and the `RankedTexts.choice`.
     """
     start = _at(documents.starts, candidates.question, candidates.first)  # [candidates]
     end = _at(documents.ends, candidates.question, candidates.last)
@@ -368,16 +415,18 @@ def _distinct(candidates, documents, texts, n_best_size):
     is_new = texts.distinct(candidates.question, start, end) & (start < end)
     rows = tf.boolean_mask(candidates.question, is_new)
 
-    def by_question(values, default):
+    def by_question(values, default, most=n_best_size):
         ragged = tf.RaggedTensor.from_value_rowids(
             tf.boolean_mask(values, is_new),
             tf.cast(rows, tf.int64),
             tf.size(documents.texts, out_type=tf.int64),
         )
-        return ragged[:, :n_best_size].to_tensor(default, shape=[None, n_best_size])
+        return ragged[:, :most].to_tensor(default, shape=[None, most])
 
     score = by_question(candidates.score, _NEVER)
-    return score, by_question(start, 0), by_question(end, 0)
+    places = candidates.row, candidates.first, candidates.last
+    choice = tf.concat([by_question(place, 0, most=1) for place in places], axis=1)
+    return score, by_question(start, 0), by_question(end, 0), choice
 
 
 def _probabilities(scores, null):
@@ -400,21 +449,24 @@ def _probabilities(scores, null):
     return tf.nn.softmax(tf.concat([scores, other[:, None]], axis=1)), other
 
 
-def _nulls(windows, start_logits, end_logits, number):
-    """The lowest [CLS] score of each question's rows, 0 without rows; float64 [b]."""
-    scores = sum(
+def _nulls(windows, start_logits, end_logits):
+    """float64 [rows]: the score of [CLS] in each."""
+    return sum(
         tf.cast(tf.gather(logits, windows.cls, axis=1, batch_dims=1), tf.float64)
         for logits in (start_logits, end_logits)
     )
-    return _lowest(windows, scores, number)
 
 
 def _lowest(windows, scores, number):
     """float64 [number]: the lowest score of each question's rows, 0 without rows."""
     scores = tf.cast(scores, tf.float64)
     lowest = tf.math.unsorted_segment_min(scores, windows.question, number)
-    rows = tf.math.bincount(windows.question, minlength=number, maxlength=number)
-    return tf.where(rows > 0, lowest, 0.0)
+    return tf.where(_num_rows(windows, number) > 0, lowest, 0.0)
+
+
+def _num_rows(windows, number):
+    """int32 [number]: of each question."""
+    return tf.math.bincount(windows.question, minlength=number, maxlength=number)
 
 
 # --- Candidates ----------------------------------------------------------------------
@@ -424,6 +476,7 @@ class _Candidates(NamedTuple):
     """Pairs of a first and a last token; [candidates] each."""
 
     question: tf.Tensor  # int32
+    row: tf.Tensor  # int32
     first: tf.Tensor  # int32
     last: tf.Tensor  # int32
     score: tf.Tensor  # float64
@@ -443,6 +496,7 @@ def _candidates(windows, starts, start_scores, ends, end_scores, max_answer_leng
     of_end = tf.stack([row, start, end], axis=1)
     return _Candidates(
         tf.gather(windows.question, row),
+        tf.cast(row, tf.int32),
         tf.gather_nd(starts[:, :, 0], of_start),
         tf.gather_nd(ends, of_end),
         tf.cast(tf.gather_nd(start_scores, of_start), tf.float64)

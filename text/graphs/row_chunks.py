@@ -10,7 +10,7 @@ _MOST_TOKENS = 1 << 13
 
 
 class BoundedRows(NamedTuple):
-    """BoundedRows for a network, and how many of them it may get at once.
+    """Rows for a network, and how many of them it may get at once.
 
     Attributes:
         batch: tensors without an axis of size 0: if there are no rows, one of zeros.
@@ -26,7 +26,7 @@ class BoundedRows(NamedTuple):
 def bound_rows(batch: dict[str, tf.Tensor], most: int | None = None) -> BoundedRows:
     """The rows of a batch of tensors [rows, ..., s]; see `run_in_chunks`."""
     count = tf.shape(next(iter(batch.values())))[0]
-    batch = {name: _not_empty(value) for name, value in batch.items()}
+    batch = {name: not_empty(value) for name, value in batch.items()}
     of_a_row = tf.reduce_prod(tf.shape(next(iter(batch.values())))[1:])
     bound = tf.maximum(_MOST_TOKENS // of_a_row, 1)
     return BoundedRows(batch, count, bound if most is None else tf.minimum(bound, most))
@@ -89,7 +89,7 @@ def run_in_chunks(
     return {name: array.concat()[:rows] for name, array in arrays.items()}
 
 
-def _not_empty(tensor):
+def not_empty(tensor: tf.Tensor) -> tf.Tensor:
     """Pads every axis of size 0 with one 0."""
     missing = tf.cast(tf.equal(tf.shape(tensor), 0), tf.int32)
     return tf.pad(tensor, tf.stack([tf.zeros_like(missing), missing], axis=1))

@@ -54,6 +54,39 @@ def label(
     Returns:
         labels int32 [b, n], 0 for empty words; their probabilities float32 [b, n].
     """
+    asked = place(tokenizer, words, max_seq_length, context)
+    logits = row_chunks.run_in_chunks(predict, asked.batch)["logits"]
+    logits = tf.cast(tf.gather_nd(logits, asked.places), tf.float64)  # [words, labels]
+    shape = tf.shape(words, tf.int64)
+    labels = tf.argmax(logits, axis=1, output_type=tf.int32)
+    probabilities = tf.cast(tf.reduce_max(tf.nn.softmax(logits), axis=1), tf.float32)
+    return tuple(tf.scatter_nd(asked.cells, x, shape) for x in (labels, probabilities))
+
+
+class PlacedWords(NamedTuple):
+    """Rows in which words are to be labeled.
+
+    Attributes:
+        batch: the rows, int32 [rows, s].
+        places: int32 [asked words, 2], the row and the position of each.
+        cells: int64 [asked words, 2], request and column of each.
+        every_cell: int64 [w, 2], those of all that was encoded; columns of the context lie
+            outside the request.
+    """
+
+    batch: dict[str, tf.Tensor]
+    places: tf.Tensor
+    cells: tf.Tensor
+    every_cell: tf.Tensor
+
+
+def place(
+    tokenizer: GraphTokenizer,
+    words: tf.Tensor,
+    max_seq_length: int,
+    context: Context | None = None,
+) -> PlacedWords:
+    """Lays words out in rows; arguments as for `label`."""
     first, document = 0, words
     if context is not None:
         # A row takes no more words on either side, because each has at least one piece.
@@ -72,13 +105,8 @@ def label(
         max_seq_length - 2,
     )
     batch, places = rows(tokenizer, pieces, rows_of_words, max_seq_length)
-    logits = row_chunks.run_in_chunks(predict, batch)["logits"]
-    logits = tf.cast(tf.gather_nd(logits, places), tf.float64)  # [asked words, labels]
-    cells = tf.boolean_mask(tf.stack([cells[:, 0], column], axis=1), asked)
-    shape = tf.shape(words, tf.int64)
-    labels = tf.argmax(logits, axis=1, output_type=tf.int32)
-    probabilities = tf.cast(tf.reduce_max(tf.nn.softmax(logits), axis=1), tf.float32)
-    return tuple(tf.scatter_nd(cells, x, shape) for x in (labels, probabilities))
+    cells = tf.stack([cells[:, 0], column], axis=1)
+    return PlacedWords(batch, places, tf.boolean_mask(cells, asked), cells)
 
 
 def _split(texts):

@@ -38,3 +38,13 @@ def pool(values: tf.Tensor, texts: tf.Tensor, number: tf.Tensor, pooling: str):
         "first": tf.math.unsorted_segment_mean,  # of the only one
     }[pooling]
     return pool(values, texts, number)
+
+
+def shares(values: tf.Tensor, texts: tf.Tensor, number: tf.Tensor, pooling: str):
+    """What times each window's value, float32 [windows], adds up to the pooled value."""
+    is_read = tf.ones_like(values)
+    if pooling == "max":
+        highest = tf.math.unsorted_segment_max(values, texts, number)
+        is_read = tf.cast(tf.equal(values, tf.gather(highest, texts)), values.dtype)
+    read = tf.math.unsorted_segment_sum(is_read, texts, number)
+    return is_read / tf.gather(read, texts)

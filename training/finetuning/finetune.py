@@ -19,7 +19,15 @@ from training.run.settle import TrainableModel
 from training.storage import adapters, model_card
 from training.storage.folder import MISTAKES, RESULTS_JSON
 from errors import UserError, count
-from serving import comparison, drift, export, predictor, quantized
+from serving import (
+    comparison,
+    drift,
+    explanations,
+    export,
+    integrated_gradients,
+    predictor,
+    quantized,
+)
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
@@ -50,6 +58,7 @@ def finetune(task: Task, model: TrainableModel) -> None:
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
+    _check_explains(task, flags)
     model.folder.check_place(flags.do_train, flags.do_eval)
     experiment = Experiment(task, model)
     with contextlib.ExitStack() as stack:
@@ -58,6 +67,19 @@ def finetune(task: Task, model: TrainableModel) -> None:
             experiment.sets.teacher = Teacher(experiment)
             stack.enter_context(contextlib.closing(experiment.teacher))
         _run(experiment)
+
+
+def _check_explains(task: Task, flags: FineTuningOptions) -> None:
+    for name in ("export_attributions", "explain_mistakes"):
+        if getattr(flags, name) and not getattr(task, "explains", False):
+            raise UserError(
+                f"--{name}: {type(task).__name__} does not explain its answers; remove it"
+            )
+    if flags.explain_mistakes and "list" in task.inputs.values():
+        raise UserError(
+            "--explain_mistakes: is for one answer to a text, not to each word; export "
+            "with --export_attributions and use predict.py --explain"
+        )
 
 
 def _run(experiment: Experiment) -> None:
@@ -151,6 +173,8 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return predictions_by_split
+    if flags.explain_mistakes:
+        pages = _explain(experiment, trainer, pages, predictions_by_split)
     name = os.path.basename(os.path.abspath(flags.output_dir))
     title = f"{task.title} ({', '.join(page.split for page in pages)}): {name}"
     files = results_file(results) | {
@@ -162,6 +186,24 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     if any(j.gold != j.predicted for page in pages for j in page.judgements):
         experiment.log.say(f"the worst mistakes are in {worst}")
     return predictions_by_split
+
+
+def _explain(experiment, trainer, pages, predictions_by_split) -> list[mistakes.Page]:
+    """Pages that show what each word contributed to the worst mistakes."""
+    flags, task, explained_pages = experiment.flags, experiment.task, []
+    product = _product(experiment, trainer, "float32", explains=True)
+    served = export.make_served(product, flags.output_dir)
+    for page in pages:
+        numbers = mistakes.worst(page.judgements)[: flags.explain_mistakes]
+        examples = predictions_by_split[page.split].examples
+        requests = [task.request(examples[number]) for number in numbers]
+        explained = served.explain(requests, flags.eval_batch_size)
+        judgements = list(page.judgements)
+        for number, *pair in zip(numbers, explained, requests, strict=True):
+            words = explanations.pieces(*pair)
+            judgements[number] = judgements[number]._replace(words=words)
+        explained_pages.append(page._replace(judgements=judgements))
+    return explained_pages
 
 
 def _warn_of_triviality(experiment, split, predictions, values):
@@ -214,7 +256,10 @@ def serve(task: ServedTask, model: TrainableModel) -> predictor.Served:
         run.check()
         trainer = experiment.trainer(flags.trials[0])
         experiment.start(run, trainer)
-        return export.make_served(_product(experiment, trainer), flags.output_dir)
+        product = _product(
+            experiment, trainer, flags.export_precision, flags.export_attributions
+        )
+        return export.make_served(product, flags.output_dir)
 
 
 def _export(
@@ -223,8 +268,11 @@ def _export(
     predictions_by_split: dict[str, Predictions],
 ) -> None:
     """Exports the model; checks it on the task's samples and on examples already read."""
-    output_dir, split = experiment.flags.output_dir, experiment.task.eval_sets[0]
-    product = _product(experiment, trainer)
+    flags, split = experiment.flags, experiment.task.eval_sets[0]
+    output_dir = flags.output_dir
+    product = _product(
+        experiment, trainer, flags.export_precision, flags.export_attributions
+    )
     if split in predictions_by_split:
         counts = _counts(experiment.task, predictions_by_split[split])
         description = {**product.description, drift.DEV_SET: counts.description}
@@ -244,10 +292,16 @@ def _counts(task: ServedTask, predictions: Predictions) -> drift.DriftCounts:
     return counts
 
 
-def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
-    """The model to export; adapters become a part of their kernels."""
+def _product(
+    experiment: Experiment, trainer: loop.Trainer, precision: str, explains: bool
+) -> export.Product:
+    """The model to export; adapters become a part of their kernels.
+
+    Args:
+        explains: whether it has explanations.
+    """
     flags, task = experiment.flags, experiment.task
-    model = _network(experiment, trainer, flags.export_precision)
+    model = _network(experiment, trainer, precision)
     real_examples = []
     if flags.do_eval or flags.do_predict:
         sets = task.eval_sets if flags.do_eval else task.test_sets
@@ -255,9 +309,9 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
     examples = [*task.samples(), *real_examples[:_CHECKED]]
     layout, batch, outcome = _rows_of(experiment, examples, task.test_sets[0])
     outputs = export.predict(model, batch)
-    return export.Product(
+    product = export.Product(
         model=model,
-        precision=flags.export_precision,
+        precision=precision,
         config=experiment.config,
         tokenizer=task.tokenizer,
         layout=layout,
@@ -275,8 +329,13 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
         batch={name: values[:_CHECKED] for name, values in batch.items()},
         outputs=_outputs_to_check(outputs, model.ranked_outputs),
         formats=flags.export_formats,
-        **_float32(experiment, trainer),
+        **_float32(experiment, trainer, precision),
     )
+    if explains:
+        explain = integrated_gradients.signature(model, task.scores_to_explain)
+        more = {predictor.SIGNATURE: (explain, None)}
+        product = dataclasses.replace(product, more=more)
+    return product
 
 
 def _network(experiment, trainer, precision):
@@ -309,10 +368,10 @@ def _rows_of(experiment: Experiment, examples: list, split: str):
     )
 
 
-def _float32(experiment: Experiment, trainer: loop.Trainer) -> dict:
+def _float32(experiment: Experiment, trainer: loop.Trainer, precision: str) -> dict:
     """What an export of fewer bits is compared with, on up to _COMPARED dev examples."""
     flags, task = experiment.flags, experiment.task
-    if flags.export_precision == "float32":
+    if precision == "float32":
         return {}
     split = task.eval_sets[0]
     examples = experiment.sets.examples(split)

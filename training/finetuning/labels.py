@@ -19,6 +19,8 @@ from training.backend import tf
 from errors import UserError
 from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
+from serving.integrated_gradients import Scores
+from text.graphs import windows_graph
 from text.records.rows import Field
 from text.tasks.glue import DataSet
 from training.finetuning.calibration import Calibration
@@ -91,6 +93,30 @@ class Labels(abc.ABC):
     @abc.abstractmethod
     def serve(self, logits) -> dict:
         """The same answers in a graph, from tensors [b, outputs]."""
+
+    def scores_to_explain(self, batch, of_rows, owners, logits, pooling: str) -> Scores:
+        """The logits of what is most probable.
+
+        Args:
+            batch: the rows.
+            of_rows: their logits, [rows, outputs].
+            owners: int32 [rows], the text of each; None if each has one row.
+            logits: of the texts, [b, outputs].
+            pooling: see `text_windows.pool`.
+        """
+        best = tf.argmax(logits, axis=1, output_type=tf.int32)
+        number = tf.size(best)
+        owners = tf.range(number) if owners is None else owners
+        place = tf.gather(best, owners)
+        values = tf.gather(of_rows, place, batch_dims=1)
+        return Scores(
+            batch,
+            tf.range(tf.size(owners)),
+            {"logits": place[:, None]},
+            windows_graph.shares(values, owners, number, pooling),
+            owners[:, None],
+            labels={"label": tf.gather(self.names, best)} if self.names else {},
+        )
 
     @property
     def with_display_names(self) -> "Labels":

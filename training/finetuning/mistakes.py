@@ -17,6 +17,8 @@ _ERROR = (
     "distance; for texts, the probability times the missing F1."
 )
 
+_CONTRIBUTIONS = " Blue words speak for what was predicted, red ones against it."
+
 
 class Page(NamedTuple):
     """What is shown for one set."""
@@ -90,10 +92,14 @@ def _matrix(judgements) -> str:
     )
 
 
+def worst(judgements: list[Judgement]) -> list[int]:
+    """The numbers of those that are wrong, the worst first."""
+    wrong = (i for i, j in enumerate(judgements) if j.gold != j.predicted)
+    return sorted(wrong, key=lambda i: -judgements[i].error)
+
+
 def _worst(judgements) -> str:
-    wrong = sorted(
-        (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.error
-    )
+    wrong = [judgements[number] for number in worst(judgements)]
     shown = wrong[:_MOST_MISTAKES]
     # A sentence of tagged words is judged as a whole.
     judged = "sentence" if any(j.pairs for j in judgements) else "answer"
@@ -104,9 +110,10 @@ def _worst(judgements) -> str:
         number = f"All {number}"
     answers = count(len(judgements), judged)
     order = ", the worst first" * (len(wrong) > 1)
+    notes = _ERROR + _CONTRIBUTIONS * any(j.words for j in shown)
     return (
         f"<h3>{number} in {answers}{order}</h3>\n"
-        f'<p class="note">{_ERROR}</p>\n{"".join(map(_mistake, shown))}'
+        f'<p class="note">{notes}</p>\n{"".join(map(_mistake, shown))}'
     )
 
 
@@ -118,6 +125,7 @@ def _mistake(judgement: Judgement) -> str:
     ]
     if judgement.probabilities:
         rows.append(("probabilities", _odds(judgement)))
+    text = _color(judgement.words) or _text(judgement.text)
     # Each line is written in the direction of its own script.
     lines = "".join(
         f"<tr><th>{name}</th><td>"
@@ -126,7 +134,7 @@ def _mistake(judgement: Judgement) -> str:
         for name, values in rows
     )
     return (
-        f'<div class="card mistake"><div class="text" dir="auto">{_text(judgement.text)}'
+        f'<div class="card mistake"><div class="text" dir="auto">{text}'
         f'</div><div class="answers"><table>{lines}</table></div></div>\n'
     )
 
@@ -142,6 +150,25 @@ def _odds(judgement) -> list[str]:
         for i, name in enumerate(ranked)
         if i < _MOST_PROBABLE or name in named
     ]
+
+
+def _color(words) -> str:
+    """Each word the more colored, the more it contributed."""
+    most = max((abs(part) for _, part in words), default=0) or 1
+    shown, left = [], _LONGEST_TEXT
+    for text, part in words:
+        kept = html.escape(text[:left])
+        left -= len(text)
+        if part:
+            hue, share = 215 if part > 0 else 10, 0.7 * abs(part) / most
+            kept = (
+                f'<span title="{part:.3f}" style="background:hsl({hue} 90% 55% / '
+                f'{share:.2f})">{kept}</span>'
+            )
+        shown.append(kept)
+        if left <= 0:
+            break
+    return "".join(shown) + " …" * (left < 0)
 
 
 def _text(text: str) -> str:

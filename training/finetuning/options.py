@@ -16,6 +16,9 @@ from training.distillation.options import DistillationOptions
 from training.finetuning.trials import Trial
 from training.run.options import RunOptions
 
+# In bfloat16, contributions would not add up.
+_FLOAT32_INSIDE = ("float32", "float16")
+
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineOptions):
@@ -190,6 +193,22 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         at_least=0,
         at_most=1,
         only_for={"export_precision": ("bfloat16", "float16", "int8")},
+    )
+
+    export_attributions: bool = options.field(
+        False,
+        help="Add a signature to the export that explains each answer: what each token "
+        "contributes to it, by integrated gradients. For predict.py --explain.",
+        only_for={"do_export": options.GIVEN, "export_precision": _FLOAT32_INSIDE},
+    )
+
+    explain_mistakes: int = options.field(
+        0,
+        help="In mistakes.html, show what each word contributed to this many of the worst "
+        "mistakes, by integrated gradients.",
+        at_least=0,
+        at_most=100,
+        only_for={"do_eval": options.GIVEN},
     )
 
     def __post_init__(self):

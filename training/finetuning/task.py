@@ -46,14 +46,23 @@ class Predictions:
 
 
 class Judgement(NamedTuple):
-    """One prediction, for a person to look at."""
+    """One prediction, for a person to look at.
+
+    Attributes:
+        error: the loss, or another number; the page lists the highest first.
+        probabilities: of the answers to choose from.
+        pairs: gold and predicted of each part, if there are several.
+        words: what was read, in parts, and what each contributed to the prediction; maybe
+            none.
+    """
 
     text: str
     gold: str
     predicted: str
-    error: float  # the loss, or another number; the page lists the highest first
-    probabilities: Mapping[str, float] = {}  # of the answers to choose from
-    pairs: Sequence[tuple[str, str]] = ()  # gold and predicted of each part, if several
+    error: float
+    probabilities: Mapping[str, float] = {}
+    pairs: Sequence[tuple[str, str]] = ()
+    words: Sequence[tuple[str, float]] = ()
 
 
 class Task(abc.ABC):
@@ -160,10 +169,12 @@ class ServedTask(Task):
     Attributes:
         form: of the answers; one of `forms.FORMS`.
         inputs: the parts of a request: name -> "text", or "list" of texts.
+        explains: whether there is `scores_to_explain`.
     """
 
     form: str
     inputs: Mapping[str, str]
+    explains = False
 
     @abc.abstractmethod
     def samples(self) -> list:
@@ -190,3 +201,16 @@ class ServedTask(Task):
         Returns:
             the outputs that `form` has, tensors [b, ...].
         """
+
+    # Optional for a task.
+
+    def scores_to_explain(self, tokenizer, predict, **texts):
+        """The logits behind the answers, in a graph.
+
+        Args:
+            tokenizer: a `NumberedTokens`; `predict` takes rows that are packed with it.
+            others: as for `serve`.
+        Returns:
+            the `integrated_gradients.Scores`.
+        """
+        raise NotImplementedError

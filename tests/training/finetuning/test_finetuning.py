@@ -331,7 +331,7 @@ def test_mistakes_are_pointed_to_if_there_are_any(tmp_path, predicted):
     said = []
     evaluated = types.SimpleNamespace(
         task=task,
-        flags=types.SimpleNamespace(output_dir=str(tmp_path)),
+        flags=types.SimpleNamespace(output_dir=str(tmp_path), explain_mistakes=0),
         folder=Folder.open(str(tmp_path)),
         score=lambda *_: (types.SimpleNamespace(examples=[]), {"loss": 0.5}),
         log=types.SimpleNamespace(say=said.append, scores=lambda *_: None),

@@ -7,7 +7,7 @@ import pytest
 
 import tests
 from training.storage.source import Source
-from tests import forked, jobs
+from tests import forked, jobs, tiers
 from tests.vectors import flags, run, write_files
 
 ON_TWO_CPUS = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
@@ -29,8 +29,8 @@ def on_two_cpus(folder, **changes):
     assert "on 2 devices" in done.stdout
 
 
-@pytest.mark.parametrize("loss", ["in_batch_negatives"])
-def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss):
+@pytest.mark.parametrize("xla", tiers.cases([False, True], [False]))
+def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, xla):
     given = {
         "do_train": True,
         "train_batch_size": [16],
@@ -43,7 +43,7 @@ def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss):
     run(
         folder, output_dir=str(folder / "parts"), gradient_accumulation_steps=4, **given
     )
-    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2, "xla": True}
+    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2, "xla": xla}
     on_two_cpus(folder, output_dir=str(folder / "two"), **both, **given)
     expected = weights(folder, "one")
     for other in ("parts", "two"):

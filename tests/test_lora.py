@@ -217,7 +217,8 @@ def test_a_base_is_read_once(folder, monkeypatch):
 def test_a_search_and_early_stopping_keep_adapters(folder, untraced):
     folder, run = folder
     changes = {"num_trials": 2, "early_stopping_patience": 1, "do_eval": True}
-    run(folder, do_train=True, num_train_epochs=[0.5], **changes)
+    changes["eval_batch_size"] = 80
+    run(folder, do_train=True, num_train_epochs=[0.25], **changes)
     before = jobs.results(folder)
     run(folder, do_eval=True)
     assert jobs.results(folder) == pytest.approx(before, abs=1e-5)

@@ -35,7 +35,9 @@ def test_a_masked_lm_is_trained_with_its_head_and_goes_on_with_the_same_bits(
 
 
 @pytest.mark.parametrize("head", tiers.cases(TASKS, ["QuestionAnswering"]))
-def test_every_task_trains_with_layerwise_rates_and_is_exported(tmp_path, head):
+def test_every_task_trains_with_layerwise_rates_and_is_exported(
+    tmp_path, untraced, head
+):
     """With an export whose rows vary in length, and so are computed in blocks."""
     script, write_files, flags, score = TASKS[head]
     write_files(tmp_path)

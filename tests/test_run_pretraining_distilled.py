@@ -23,6 +23,14 @@ from training.pretraining.word_teacher import WordTeacher
 
 TEACHER = dataclasses.replace(TINY, num_hidden_layers=2)
 CONFIGS = samples.collect("WORD_TEACHERS")
+SIZES = {
+    "vocab_size": 3000,
+    "hidden_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "max_position_embeddings": 64,
+}
 RECIPE = {
     "distill_temperature": 2.0,
     "distill_weight": 5.0,
@@ -257,15 +265,7 @@ def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, name
 
     GPT's masked-LM head has no variables.
     """
-    config = dataclasses.replace(
-        CONFIGS[name],
-        vocab_size=3000,
-        hidden_size=12,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=64,
-    )
+    config = dataclasses.replace(CONFIGS[name], **SIZES)
     network = masked_lm.MaskedLM().network(config, seed=3)
     folder = write(tmp_path / "teacher", network, config)
     made = []
@@ -278,6 +278,19 @@ def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, name
     for mine, theirs in zip(loaded.weights, network.weights, strict=True):
         if "pooler" not in mine.path:
             np.testing.assert_array_equal(mine.numpy(), theirs.numpy(), mine.path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_student_of_another_architecture_learns(given, tmp_path, name):
+    given_id = {} if CONFIGS[name].pad_token_id is None else {"pad_token_id": 0}
+    config = dataclasses.replace(CONFIGS[name], **SIZES, **given_id)
+    path = tmp_path / "student.json"
+    path.write_text(config.to_json_string())
+    changes = {"bert_config_file": str(path), "distill_cosine_weight": 0.0}
+    run(tmp_path, **given | changes | {"learning_rate": 1e-2, "num_train_steps": 20})
+    first, *_, last = [row["loss"] for row in metrics(tmp_path)]
+    assert last < 0.75 * first
 
 
 def test_records_without_a_description_are_no_obstacle(given, tmp_path, capsys):

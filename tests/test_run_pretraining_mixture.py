@@ -141,6 +141,11 @@ def test_another_mixture_continues_where_each_source_was(folder, capsys):
         "save_checkpoints_steps": 2,
     }
     (folder / "whole").mkdir()
+    capsys.readouterr()
+    run(folder / "whole", dry_run=True, **second)
+    said = capsys.readouterr().out
+    assert re.search("the run: 4 updates, [^,]* without evaluations", said)
+    assert "source code: 50% of all rows; its 6 records are read 1.33 times" in said
     run(folder / "whole", **second)
     run_on(folder, capsys, 6, **second)
     last = metrics(folder / "killed")[-1]
@@ -149,8 +154,8 @@ def test_another_mixture_continues_where_each_source_was(folder, capsys):
     assert last["epochs/wiki"] == (28 + 4) / 42
 
 
-def test_a_mixture_after_records_that_were_not_mixed_begins_at_their_beginning(folder):
-    phases = (WEIGHTED, ["code*:1", "wiki*:1"], ["books*"], WEIGHTED)
+def test_a_source_that_phases_left_out_or_did_not_mix_is_read_on(folder):
+    phases = (WEIGHTED, ["code*:1", "wiki*:10"], ["books*"], WEIGHTED)
     changes = {"train_batch_size": 11, "num_warmup_steps": 1, "log_every_steps": 1}
     for step, sources in enumerate(phases, 1):
         place = folder / str(step)
@@ -158,7 +163,8 @@ def test_a_mixture_after_records_that_were_not_mixed_begins_at_their_beginning(f
         run(place, input_file=sources, num_train_steps=step, **changes)
         changes |= {"init_checkpoint": str(place / "output"), "keep_optimizer": True}
     last = metrics(place)[-1]
-    assert last["epochs/wiki"] == 7 / 42 and last["epochs/code"] == 1 / 6
+    read = {name: last[f"epochs/{name}"] * SIZES[name] for name in SIZES}
+    assert read == pytest.approx({"wiki": 7 + 10 + 7, "books": 3 + 3, "code": 3})
 
 
 @pytest.mark.exhaustive
@@ -181,6 +187,48 @@ def test_replicas_report_the_losses_of_one_device(folder, monkeypatch):
     ):
         for name in (n for n in row if "loss" in n or "epochs" in n):
             assert other[name] == pytest.approx(row[name], rel=1e-5), name
+
+
+@pytest.mark.exhaustive
+def test_two_hosts_read_the_rows_and_report_the_losses_of_one(folder, monkeypatch):
+    """Each reads its own half of them."""
+    monkeypatch.chdir(ROOT)
+    changes = {"config": STILL, "train_batch_size": 22, "num_train_steps": 5}
+    changes |= {"input_file": [str(folder / pattern) for pattern in WEIGHTED]}
+    changes |= {"eval_input_file": [str(folder / "wiki*"), str(folder / "code*")]}
+    changes |= {"log_every_steps": 1, "eval_every_steps": 5, "eval_batch_size": 8}
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+
+    def line(name, host, **more):
+        python, *script = jobs.command(
+            "run_pretraining.py", flags(folder / name, **changes, **more)
+        )
+        program = f"{ROOT}/tests/programs/host_that_notes_rows.py"
+        return [python, program, str(folder / host), *script]
+
+    hosts = [line("two", host, distribution="multi_worker") for host in "ab"]
+    for done in (
+        forked.finished(line("one", "alone")),
+        *forked.hosts_finished({"worker": hosts}),
+    ):
+        assert done.returncode == 0, done.stderr
+    alone, *halves = (_noted(folder / host) for host in ("alone", "a", "b"))
+    assert sorted(alone) == list(range(110))
+    for host, half in enumerate(halves):
+        assert half == {n: row for n, row in alone.items() if n % 2 == host}
+    both = zip(metrics(folder / "one"), metrics(folder / "two"), strict=True)
+    for row, other in both:
+        names = [name for name in row if "loss" in name or "epochs" in name]
+        assert len(names) in (15, 9)  # of a training, of an evaluation
+        for name in names:
+            assert other[name] == pytest.approx(row[name], rel=1e-5), name
+
+
+def _noted(path):
+    """Number of a row -> its source and the digest of its record."""
+    rows = re.findall(r"\[(\d+) (\d+) (\d+)\]", path.read_text())
+    return {int(n): (source, record) for n, source, record in rows if int(n) < 110}
 
 
 def test_what_cannot_be_mixed_is_refused_before_a_device_is_taken(folder, monkeypatch):

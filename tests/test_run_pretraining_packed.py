@@ -4,10 +4,12 @@ import dataclasses
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 import fill_mask
 import run_pretraining
+from training.storage import checkpoint
 from errors import UserError
 from modeling import block_attention
 from tests import jobs, pretraining
@@ -105,11 +107,17 @@ def test_an_encoder_that_sees_the_whole_row_refuses(
 ):
     changes = {"config": CONFIGS[name], "objective": OBJECTIVES[name]}
     line = refusal(tmp_path, monkeypatch, input_file=[records], **changes)
-    assert re.search(
-        f"config.json: with the architecture '{name}', tokens see all documents of a row, "
-        ".*--instances=packed; use records of another kind, or an architecture of .*bert",
-        line,
+    reason = (
+        f"with the architecture '{name}', tokens see all documents of a row, "
+        ".*--instances=packed; use records of another kind, or an architecture of .*bert"
     )
+    assert re.search(f"config.json: {reason}", line)
+    # Nor can it teach one that does not.
+    shutil.copy(tmp_path / "config.json", tmp_path / "bert_config.json")
+    checkpoint.write_bundle(str(tmp_path / "model.ckpt"), {"a": np.zeros(1)})
+    changes = {"objective": "masked_lm", "distill_from": str(tmp_path / "model.ckpt")}
+    line = refusal(tmp_path, monkeypatch, input_file=[records], **changes)
+    assert re.search(f"^--distill_from=.*model.ckpt: {reason}", line)
 
 
 def test_losses_of_whole_rows_are_refused(tmp_path, monkeypatch, records):

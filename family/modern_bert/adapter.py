@@ -1,6 +1,7 @@
 """ModernBERT in Hugging Face's layout."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from training.interchange.adapter import Adapter, usual_heads
@@ -35,6 +36,7 @@ _BASES = {
     "sliding_attention": "local_rope_theta",
 }
 _FIXED = {"rope_scaling": None, "quantization_config": None, "is_decoder": False}
+_OF_POSITIONS = (*_BASES.values(), "rope_parameters", "rope_scaling")
 
 
 class ModernBertAdapter(Adapter):
@@ -80,6 +82,13 @@ class ModernBertAdapter(Adapter):
 
     def from_hugging_face(self, values):
         check_fixed(values, _FIXED, "Hugging Face's modernbert")
+        for key, value in values.items():
+            is_known = key in _OF_POSITIONS or value is None
+            if not is_known and re.search("rope|rotary", key):
+                raise ValueError(
+                    f"{key:.40} is {value!r:.40}; of rotary positions, only the keys "
+                    f"{', '.join(_OF_POSITIONS)} are known, so use another model"
+                )
         fields = {"vocab_size": 50368, "pad_token_id": 50283} | {
             key: values[key] for key in self._keys.values() if key in values
         }

@@ -164,6 +164,13 @@ def _with_neighbours(x):
     return ops.concatenate([before, x, after], axis=3)
 
 
+# Compiled for its gradient: that of each slice would be a whole tensor, most of it zeros.
+@fusion.fuse
+def _near_blocks(x, block):
+    """[b, n, s, d] -> [b, n, c, 3 w, d]"""
+    return _with_neighbours(_in_blocks(x, block))
+
+
 def _penalty_in_blocks(reach, input_mask, documents):
     """float32 [b, 1, c, w, 3 w], for blocks as wide as the reach."""
     block = max(reach, 1)
@@ -254,11 +261,8 @@ class ModernBertLayer(keras.layers.Layer):
         """Queries, keys and values, each [b, n, s, d]; the first two turned."""
         normal = self.attention_norm(hidden) if self.attention_norm else hidden
         product = self.attention_in.product(normal)
-        heads = self.config.num_attention_heads
-        split = _split(product, self.attention_in.bias, heads)
-        scale = self.config.head_size**-0.5
-        query = _turn(split[0], sight.cos, sight.sin, scale)
-        return query, _turn(split[1], sight.cos, sight.sin, 1.0), split[2]
+        number = self.config.num_attention_heads
+        return _heads(product, self.attention_in.bias, sight.cos, sight.sin, number)
 
     def _read(self, hidden, sight, dropouts):
         """[b, s, h]: what each position reads from those that it sees."""
@@ -269,8 +273,8 @@ class ModernBertLayer(keras.layers.Layer):
         def of_heads(query, key, value):
             length = ops.shape(query)[2]
             if block:
-                query, key, value = (_in_blocks(x, block) for x in (query, key, value))
-                key, value = _with_neighbours(key), _with_neighbours(value)
+                query = _in_blocks(query, block)
+                key, value = _near_blocks(key, block), _near_blocks(value, block)
             scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
             # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
             probs = ops.softmax(_seen_scores(scores, penalty))
@@ -279,7 +283,8 @@ class ModernBertLayer(keras.layers.Layer):
             if not block:
                 return context
             flat = (*ops.shape(context)[:2], -1, context.shape[-1])
-            return ops.reshape(context, flat)[:, :, :length]
+            context = ops.reshape(context, flat)
+            return context if context.shape[2] == length else context[:, :, :length]
 
         if sight.whole is None:
             context = attention.of_pairs(of_heads, *heads)
@@ -291,16 +296,21 @@ class ModernBertLayer(keras.layers.Layer):
 
 
 @fusion.fuse
-def _split(x, bias, num_heads):
-    """[b, s, 3 h] -> [3, b, n, s, d]"""
+def _heads(x, bias, cos, sin, num_heads):
+    """[b, s, 3 h] -> queries, keys and values, each [b, n, s, d].
+
+    One function, so that its gradient joins theirs in one pass.
+    """
     x = layers.add_bias(x, bias)
-    split = (*ops.shape(x)[:2], 3, num_heads, x.shape[2] // (3 * num_heads))
-    return ops.transpose(ops.reshape(x, split), (2, 0, 3, 1, 4))
+    size = x.shape[2] // (3 * num_heads)
+    x = ops.reshape(x, (*ops.shape(x)[:2], 3, num_heads, size))
+    query, key, value = ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)))
+    return _turn(query, cos, sin, size**-0.5), _turn(key, cos, sin, 1.0), value
 
 
-@fusion.fuse
 def _turn(x, cos, sin, scale):
     """[b, n, s, d], turned by the angles of its positions, times a factor."""
+    cos, sin = ops.stop_gradient(cos), ops.stop_gradient(sin)
     wide = ops.cast(x, "float32")
     first, second = ops.split(wide, 2, axis=-1)
     turned = wide * cos + ops.concatenate([-second, first], axis=-1) * sin
@@ -310,7 +320,7 @@ def _turn(x, cos, sin, scale):
 @fusion.fuse
 def _seen_scores(scores, penalty):
     wide = ops.cast(scores, "float32")
-    return wide if penalty is None else wide + penalty
+    return wide if penalty is None else wide + ops.stop_gradient(penalty)
 
 
 @fusion.fuse

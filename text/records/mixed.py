@@ -49,10 +49,10 @@ class MixedRecords(reading.Records):
         self.begun = np.zeros(len(self.sources), np.int64)
         self._numbers = [names.index(name) for name in self.sources]
 
-    def begin_at(self, rows_read: Sequence[int]) -> None:
-        """Begins behind what an earlier run has read of each source; nothing if empty."""
-        if rows_read:
-            self.begun = np.array(rows_read, np.int64)
+    def begin_at(self, rows_read: Mapping[str, int]) -> None:
+        """Begins behind what earlier runs have read: digest of a source -> its rows."""
+        sources = self.sources.values()
+        self.begun = np.array([rows_read.get(x.digest, 0) for x in sources], np.int64)
 
     def order(self, seed: int) -> mixture.SourceOrder:
         return mixture.SourceOrder(self.mixture.counts, seed)

@@ -15,7 +15,7 @@ import hashlib
 import heapq
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -192,11 +192,13 @@ def _check_apart(patterns, files):
                 )
 
 
-def names_of(records: RecordSet, patterns: Sequence[str]) -> list[str]:
+def names_of(
+    records: RecordSet, patterns: Sequence[str], known: Collection[str] = ()
+) -> list[str]:
     """Short names of sources: what of a pattern differs from the others, without globs.
 
     records/wiki-*.tfrecord and records/books.tfrecord are wiki and books, and so are
-    wiki/train-* and books/train-*.
+    wiki/train-* and books/train-*. If wiki is known, wiki/dev-* is wiki also if alone.
     """
     weighted = {p: split_weight(p)[0] for p, w in records.weights.items() if w}
     whole = [weighted.get(pattern, pattern) for pattern in patterns]
@@ -206,7 +208,12 @@ def names_of(records: RecordSet, patterns: Sequence[str]) -> list[str]:
     while all(len(x) > 1 for x in parts) and len({x[-1] for x in parts}) == 1:
         parts = [x[:-1] for x in parts]
     names = ["/".join(filter(None, map(_plain, x))) for x in parts]
-    return names if all(names) and len(set(names)) == len(names) else whole
+    found = [[x for x in map(_plain, p.split("/")) if x in known] for p in whole]
+    likely = [x[-1] if x else name for x, name in zip(found, names, strict=True)]
+    for chosen in (likely, names):
+        if all(chosen) and len(set(chosen)) == len(chosen):
+            return chosen
+    return whole
 
 
 def _plain(part):

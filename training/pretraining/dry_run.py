@@ -37,8 +37,12 @@ class Measurements:
     seconds: float
     peak_bytes: int
 
-    def lines(self, num_train_steps: int, epochs: float) -> list[str]:
-        """What to tell a user about a run of this many updates."""
+    def lines(self, num_train_steps: int, epochs: float | None) -> list[str]:
+        """What to tell a user about a run of this many updates.
+
+        Args:
+            epochs: of its records; None if these are mixed.
+        """
         total = self.flops * num_train_steps
         paper = ", ".join(
             f"{total / flops:.2g} of {name}'s in the paper"
@@ -49,8 +53,9 @@ class Measurements:
             f"an update: {self.flops / 1e12:.3g} TFLOP in {self.seconds:.3g} s, "
             f"{self.flops / self.seconds / 1e12:.3g} TFLOP/s; "
             f"{size(self.peak_bytes)} of memory",
-            f"the run: {num_train_steps:,} updates, {epochs:.1f} epochs, "
-            f"{duration(num_train_steps * self.seconds)} without evaluations",
+            f"the run: {num_train_steps:,} updates, "
+            + (f"{epochs:.1f} epochs, " if epochs is not None else "")
+            + f"{duration(num_train_steps * self.seconds)} without evaluations",
             f"computation: {total:.2g} FLOP, {paper}",
         ]
 

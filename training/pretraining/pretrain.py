@@ -36,6 +36,7 @@ from text.tokenizers.tokenizer import Tokenizer
 from training.pretraining.by_source import BySource, SourceReadings
 from training.pretraining.options import PretrainingOptions
 from training.pretraining.pretraining_records import Inputs
+from training.run.position import Position
 from training.run.run import Run, identity_of, results_file
 
 
@@ -49,9 +50,11 @@ def pretrain(flags: PretrainingOptions) -> None:
     mixtures = pretraining_records.find_mixtures(flags, records)
     model = settle.TrainableModel(flags, lambda: _known_model(flags, records))
     config, folder = model.config, model.folder
-    objective = _check_objective(model.flags_with_config, folder, config)
-    place = model.flags_with_config.bert_config_file
-    objective_choice.check_encoder(flags, records, config, place)
+    settled = model.flags_with_config
+    objective = _check_objective(settled, folder, config)
+    objective_choice.check_encoder(flags, records, config, settled.bert_config_file)
+    is_taught = flags.distill_from and flags.do_train
+    teacher = word_teacher.find(settled, records, config) if is_taught else None
     if flags.keep_optimizer and not folder.steps:
         phases.check_continued(
             model.source, flags.num_train_steps, flags.num_decay_steps
@@ -62,9 +65,12 @@ def pretrain(flags: PretrainingOptions) -> None:
     _check_devices(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
     log.say(f"reading {len(records.files)} file(s) of records")
-    inputs, flags = _read(model, tokenizer, records, mixtures, strategy), model.flags
+    inputs = pretraining_records.read(model, records, tokenizer, mixtures)
+    flags = model.flags
+    inputs = _complete(inputs, flags, mixtures, teacher, strategy)
     if flags.dry_run:
-        _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs.data)
+        source = flags.keep_optimizer and not folder.steps and model.source
+        _tell_needs(flags, _make_trainer(flags, inputs, strategy), inputs, source)
         return
     distribution.on_chief(
         strategy, lambda: export_folder.recover(flags.output_dir, folder.names)
@@ -85,17 +91,14 @@ def pretrain(flags: PretrainingOptions) -> None:
         _run(run, flags, inputs, strategy)
 
 
-def _read(
-    model: settle.TrainableModel, tokenizer, records, mixtures, strategy
+def _complete(
+    inputs: Inputs, flags: PretrainingOptions, mixtures, source, strategy
 ) -> Inputs:
-    """Reads all that a run is made of."""
-    inputs = pretraining_records.read(model, records, tokenizer, mixtures)
-    flags, objective, teacher = model.flags, inputs.objective, None
-    if flags.distill_from and flags.do_train:
-        teacher = word_teacher.load(flags, model.config, inputs.text, strategy)
-        place = f"--distill_from={flags.distill_from}"
-        objective_choice.check_encoder(flags, records, teacher.config, place)
-        objective = teacher.distill(flags, model.config, objective)
+    """Adds the teacher, whose weights are in `source`, and losses by source of the rows."""
+    objective, teacher = inputs.objective, None
+    if source:
+        teacher = word_teacher.load(flags, source, inputs.text, strategy)
+        objective = teacher.distill(flags, inputs.config, objective)
     if mixtures.training:
         objective = BySource(objective, mixtures.names)
     return inputs._replace(objective=objective, teacher=teacher)
@@ -149,13 +152,25 @@ def _make_trainer(flags: PretrainingOptions, inputs: Inputs, strategy) -> loop.T
     )
 
 
-def _tell_needs(flags: PretrainingOptions, trainer, data) -> None:
-    """Prints what --dry_run asks for."""
+def _tell_needs(flags: PretrainingOptions, trainer, inputs: Inputs, source) -> None:
+    """Prints what --dry_run asks for.
+
+    Args:
+        source: the checkpoint that the run continues, if any.
+    """
+    data, start = inputs.data, Position()
+    if source:
+        start = phases.place_after(source, _identity(flags, inputs))
     with pretraining_records.blaming(data):
         needs = dry_run.measure(trainer, data)
-    epochs = flags.num_train_steps * flags.train_batch_size / data.total
+    size, steps = flags.train_batch_size, flags.num_train_steps - start.step
+    epochs, readings = steps * size / data.total, ()
+    if isinstance(data, MixedRecords):
+        data.begin_at(start.rows_read)
+        readings = SourceReadings(data, start, size, flags.seed)
+        epochs, readings = None, readings.plan(flags.num_train_steps)
     if distribution.is_chief(trainer.strategy):
-        print(*needs.lines(flags.num_train_steps, epochs), sep="\n")
+        print(*needs.lines(steps, epochs), *readings, sep="\n")
         if flags.distill_from:
             print("time and memory include the teacher; weights and operations do not")
 

@@ -62,7 +62,7 @@ def find_mixtures(flags: PretrainingOptions, records: RecordSet) -> Mixtures:
     if not (training and held_out):
         return Mixtures(training)
     files = [records.matching([pattern]) for pattern in held_out]
-    names = mixture.names_of(records, held_out)
+    names = mixture.names_of(records, held_out, training.names)
     return Mixtures(training, Mixture(names, files, [1] * len(files)))
 
 

@@ -13,6 +13,8 @@ from modeling.distillation.distilled_words import DistilledWords
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
+from text.records.record_set import RecordSet
+from training.pretraining.objective_choice import check_encoder
 from training.pretraining.options import PretrainingOptions
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
@@ -84,27 +86,26 @@ class WordTeacher:
         return made
 
 
-def load(
-    flags: PretrainingOptions, config: EncoderConfig, text: dict, strategy
-) -> WordTeacher:
-    """Loads the teacher that the flags name.
+def find(
+    flags: PretrainingOptions, records: RecordSet, config: EncoderConfig
+) -> Source:
+    """Opens the weights of the teacher that the flags name.
 
     Args:
         config: of the student.
-        text: how the student's text became ids, as far as it is known.
-        strategy: on whose devices the teacher will be.
     Raises:
-        UserError: there is none, or it does not fit the student.
+        UserError: there are none, or they do not fit the student or its records.
     """
     source = Source.open(flags.distill_from)
+    flag = f"--distill_from={flags.distill_from}"
     try:
         check_teacher(source, flags)
     except UserError as error:
-        raise UserError(f"--distill_from={flags.distill_from}: {error}") from error
+        raise UserError(f"{flag}: {error}") from error
     own = source.config
-    whole_model.check_fills_masks(f"--distill_from={flags.distill_from}", source, own)
+    check_encoder(flags, records, own, flag)
+    whole_model.check_fills_masks(flag, source, own)
     _check_sizes(flags, source.folder, config, own)
-    note = _check_text(flags, source, text, own)
     names = source.shapes()
     has_variables = own.masked_lm.bias is not None
     if has_variables and not any(n.startswith(own.masked_lm.scope) for n in names):
@@ -112,6 +113,23 @@ def load(
             f"{source.prefix}: has no masked-LM head ({own.masked_lm.scope}/...), so it "
             "cannot be the teacher of a pre-training; pass the output_dir of a pre-training"
         )
+    return source
+
+
+def load(
+    flags: PretrainingOptions, source: Source, text: dict, strategy
+) -> WordTeacher:
+    """Loads the teacher.
+
+    Args:
+        source: see `find`.
+        text: how the student's text became ids, as far as it is known.
+        strategy: on whose devices the teacher will be.
+    Raises:
+        UserError: its text became other ids.
+    """
+    own = source.config
+    note = _check_text(flags, source, text, own)
     with strategy.scope():
         network = whole_model.load_masked_lm(own, source, flags.dtype)
     return WordTeacher(network, own, source.prefix, note)

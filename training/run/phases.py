@@ -17,7 +17,7 @@ from training.storage.source import Source
 from errors import UserError
 from modeling.optimizers.table import OptimizerSettings
 from text.records.mixture import SourceOrder, counts_in
-from training.run.position import STEP, Position
+from training.run.position import STEP, Position, is_entry
 
 _OF_SCHEDULE = (
     "learning_rate",
@@ -119,30 +119,39 @@ def continue_checkpoint(
     _find_place(trainer.progress, source.settings, settings)
 
 
+def place_after(source: Source, settings: Mapping) -> Position:
+    """Where a run begins that continues a checkpoint; see `continue_checkpoint`."""
+    names = [name for name in source.shapes() if is_entry(name)]
+    position = Position.of(source.read(names))
+    _find_place(position, source.settings, settings)
+    return position
+
+
 def _find_place(position: Position, began: Mapping, settings: Mapping) -> None:
     """Where to read on: behind what was read of the same records; other ones from 0.
 
-    So does each source of a mixture, in whatever shares and with whichever others.
+    So does each source of a mixture, in whatever shares and with whichever others, also if
+    runs between left it out.
     """
     if not began:
-        position.rows_read = ()
+        position.rows_read = {}
         return  # nothing says what was read
     size, before = settings["train_batch_size"], began.get("train_batch_size")
     if any(began.get(name) != settings.get(name) for name in _RECORDS):
-        position.rows_read = _rows_read(position, began, settings)
+        position.rows_read = {**position.rows_read, **_rows_read(position, began)}
         position.batch_offset = -position.step
     elif size != before:
         rows = position.next_batch * before
         position.batch_offset = -(-rows // size) - position.step
 
 
-def _rows_read(position, began, settings):
-    """How many rows of each source of a mixture an earlier one has read; else empty."""
-    if not (began.get("mixture") and settings.get("mixture")):
-        return ()
+def _rows_read(position, began):
+    """How many rows of each source have been read at the end of a mixture; else empty."""
+    if not began.get("mixture"):
+        return {}
     schedule = SourceOrder(counts_in(began["mixture"]), began["seed"])
     read = schedule.before(position.next_batch * began["train_batch_size"])
-    if position.rows_read:
-        read += np.array(position.rows_read)
-    before = dict(zip(began["sources_sha256"], read.tolist(), strict=True))
-    return tuple(before.get(source, 0) for source in settings["sources_sha256"])
+    return {
+        source: position.rows_read.get(source, 0) + rows
+        for source, rows in zip(began["sources_sha256"], read.tolist(), strict=True)
+    }

@@ -26,9 +26,12 @@ from tests.family.electra.test_electra_encoder import (
 )
 from tests.gradients import check_close, gradients
 from tests.modeling.distillation.test_distilled_words import make as distilled_words
+from tests.modeling.test_packed_rows import packed_and_apart
+from tests.samples import SIZES
 from tests.training.pretraining.test_dry_run import flops, operations
 
 CLS, SEP, MASK = 2, 3, 4
+FLOAT = np.float32
 WHOLE = replaced_tokens.ReplacedTokens(0.5)
 
 
@@ -255,6 +258,41 @@ def test_both_networks_have_the_names_of_the_release(theirs, embedding_size):
     objective = replaced_tokens.ReplacedTokens(0.5)
     config = dataclasses.replace(CONFIG, embedding_size=embedding_size)
     assert shapes(objective.network(config)) == facts()["variables"][theirs]
+
+
+def test_documents_of_a_packed_row_do_not_see_each_other():
+    """Neither in the generator nor in the discriminator."""
+    rng = np.random.default_rng(3)
+    packed, apart, places = packed_and_apart(rng)
+    network = WHOLE.network(ElectraConfig(**SIZES, embedding_size=8))
+    for variable in network.weights:
+        variable.assign_add(rng.normal(0, 0.2, variable.shape).astype("float32"))
+    slots = [(row, 2 * number) for number, (row, _) in enumerate(places[:3])] + [(1, 0)]
+    draws = rng.random(apart["masked_lm_ids"].shape, np.float32)
+    in_rows = np.zeros(packed["masked_lm_ids"].shape, np.float32)
+    for number, (row, slot) in enumerate(slots):
+        in_rows[row, slot : slot + 2] = draws[number, :2]
+    found, alone = (
+        network.predict(
+            {
+                k: tf.constant(x, FLOAT if x.dtype == FLOAT else tf.int32)
+                for k, x in rows
+            }
+        )
+        for rows in (
+            [*packed.items(), ("sampling_draws", in_rows)],
+            [*apart.items(), ("sampling_draws", draws)],
+        )
+    )
+    for number, ((row, own), (_, slot)) in enumerate(zip(places, slots, strict=True)):
+        length = own.stop - own.start
+        for name, here, there in (
+            ("masked_lm_logits", slice(slot, slot + 2), slice(0, 2)),
+            ("discriminator_logits", own, slice(0, length)),
+        ):
+            np.testing.assert_allclose(
+                found[name][row, here], alone[name][number, there], rtol=0, atol=1e-5
+            )
 
 
 def test_networks_of_one_size_start_apart():

@@ -132,6 +132,11 @@ def test_the_older_keys_of_the_released_models_and_the_newer_ones_mean_the_same(
         ({"rope_parameters": {"rope_theta": 5.0}}, "rope_parameters.rope_theta is 5.0"),
         ({"rope_parameters": [1]}, "rope_parameters is .1.; it must be an object"),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling is .*must be None"),
+        (
+            {"rope_theta": 500.0},
+            "rope_theta is 500.0; .*only the keys global_rope_theta",
+        ),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; of rotary"),
         ({"local_rope_theta": None}, "local_rope_theta is None; it must be of type fl"),
         ({"classifier_pooling": "max"}, "classifier_pooling is 'max'; .* cls, mean"),
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu'"),

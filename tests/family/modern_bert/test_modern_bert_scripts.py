@@ -34,17 +34,27 @@ def test_a_masked_lm_is_trained_with_its_head_and_goes_on_with_the_same_bits(
         assert np.abs(after[name] - before[name]).max() > 1e-6, name
 
 
-@pytest.mark.parametrize("head", tiers.cases(TASKS, ["QuestionAnswering"]))
+CASES = [*((head, ()) for head in TASKS)]
+CASES.append(("SequenceClassification", ("onnx", "litert")))
+
+
+@pytest.mark.parametrize(
+    ("head", "formats"), tiers.cases(CASES, [("QuestionAnswering", ())])
+)
 def test_every_task_trains_with_layerwise_rates_and_is_exported(
-    tmp_path, untraced, head
+    tmp_path, untraced, head, formats
 ):
-    """With an export whose rows vary in length, and so are computed in blocks."""
+    """With an export whose rows vary in length, and so are computed in blocks.
+
+    A row is longer than the window of local layers, also in the other formats.
+    """
     script, write_files, flags, score = TASKS[head]
     write_files(tmp_path)
     config = dataclasses.replace(CONFIG, local_attention=2)
     start, _ = write_start(tmp_path, config)
     given = flags(tmp_path, layerwise_lr_decay=0.8, train_batch_size=[16], **start)
     given |= {"do_train": True, "do_eval": True, "do_export": True}
+    given |= {"export_formats": [*formats]} if formats else {}
     jobs.run(script, given)  # which asks the export for what Python answers
     assert 0 <= jobs.results(tmp_path)[score]
     assert list((tmp_path / "output" / "export").rglob("saved_model.pb"))

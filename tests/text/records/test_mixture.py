@@ -167,6 +167,21 @@ def test_sources_are_called_by_what_differs(folder):
     assert names("my/wiki-*.tfrecord") == ["wiki"]
 
 
+def test_held_out_records_are_called_as_what_they_are_held_out_from(folder):
+    """However many sources of them there are."""
+
+    def names(*patterns):
+        for pattern in patterns:
+            (folder / pattern).parent.mkdir(parents=True, exist_ok=True)
+            write(folder / pattern, range(2))
+        return mixture.names_of(RecordSet(patterns), patterns, ["wiki", "books"])
+
+    assert names("wiki/dev", "books/dev", "new/dev") == ["wiki", "books", "new"]
+    assert names("wiki/dev") == names("my/wiki.tfrecord") == ["wiki"]
+    assert names("my/new.tfrecord") == ["new"]
+    assert names("wiki/dev", "wiki/test") == ["dev", "test"]
+
+
 # --- Reading -----------------------------------------------------------------------------
 
 
@@ -239,7 +254,7 @@ def test_another_mixture_continues_each_source(data):
     read = rows(data.training(10, seed=3), 20)
     other = opened("code*:0.5", "wiki*:0.5")
     before = data.rows_before(60, seed=3)
-    other.begin_at([before["code"], before["wiki"]])
+    other.begin_at({x.digest: before[name] for name, x in data.sources.items()})
     more = rows(other.training(2, seed=3), 24)
     for source, number in enumerate((2, 0)):
         whole = [record for record, s in read.values() if s == number]

@@ -198,8 +198,8 @@ def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path
 
 
 @pytest.mark.exhaustive
-def test_students_of_other_networks(files):
-    """Another architecture, BiLSTM layers; the teacher has neither."""
+def test_students_and_teachers_of_other_networks(files):
+    """Another architecture, which then teaches, and BiLSTM layers."""
     size = json.loads((files.folder / "config.json").read_text())["vocab_size"]
     for name, config in samples.collect("CONFIGS").items():
         path = files.folder / f"{name}.json"
@@ -207,6 +207,8 @@ def test_students_of_other_networks(files):
         changes |= {} if config.pad_token_id is None else {"pad_token_id": 0}
         path.write_text(dataclasses.replace(config, **changes).to_json_string())
         files.run(name, bert_config_file=str(path), **ONE_UPDATE)
+        teacher = str(files.folder / name)
+        files.run(f"taught_by_{name}", distill_from=teacher, **ONE_UPDATE)
     weights = files.run("lstm", lstm_layers=1, lstm_size=4, **ONE_UPDATE)
     assert any("lstm" in name for name in weights)
 

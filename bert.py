@@ -323,8 +323,8 @@ class TextEncoder:
         return learned.of(vectors) if learned else vectors
 
     @arguments.check(
-        texts=arguments.list_of_texts,
-        queries=arguments.list_of_texts,
+        texts=arguments.checked_texts(at_least=1),
+        queries=arguments.checked_texts(),
         k=arguments.whole(at_least=1),
     )
     def search(

@@ -1,4 +1,4 @@
-"""Converts checkpoints between the release's layout and Hugging Face's, and edits them.
+"""Converts checkpoints between the layouts of several libraries, and edits them.
 
     python convert_checkpoint.py --input=my/mrpc --show
     python convert_checkpoint.py --input=my/mrpc --output_dir=my/mrpc_hf \\
@@ -52,16 +52,17 @@ class Options(TokenizerOptions):
     )
     layout: str = options.field(
         "release",
-        choices=("release", "hugging_face", "peft"),
+        choices=("release", "hugging_face", "sentence_transformers", "peft"),
         help=f"What to write: {_BUNDLE}.* with bert_config.json, {layouts.WEIGHTS} with "
-        "config.json, or the low-rank adapters of a run alone, which Hugging Face's peft "
+        "config.json, an encoder of sentence-transformers with what run_retrieval.py "
+        "trained, or the low-rank adapters of a run alone, which Hugging Face's peft "
         "reads. In the others, adapters are merged.",
     )
     push_to: str | None = options.field(
         None,
         help="Where to upload the folder with its card, hf://organization/name[@branch], "
         "after it is written and listed. A new model there is private.",
-        only_for={"layout": "hugging_face"},
+        only_for={"layout": ("hugging_face", "sentence_transformers")},
     )
     head: str | None = options.field(
         None,
@@ -198,7 +199,9 @@ from training.interchange import (
     networks,
     peft,
     resize,
+    sentence_folder,
 )
+from training.interchange.vector_settings import BIAS, KERNEL, read_settings
 
 
 @dataclasses.dataclass
@@ -326,16 +329,18 @@ def _add_words(model: Edited, flags: Options) -> None:
 
 def _write(model: Edited, flags: Options, models: list[Source]) -> None:
     directory = flags.output_dir
+    modules = {}
+    if flags.layout == "sentence_transformers":
+        modules = _take_modules(model)
     size = sum(value.size for value in model.tensors.values())
     described = None
-    beside = dict(model.tokenizer.files) if model.tokenizer else {}
-    if flags.layout != "hugging_face":
+    beside = modules | (dict(model.tokenizer.files) if model.tokenizer else {})
+    if flags.layout == "release":
         beside["bert_config.json"] = model.config.to_json_string()
         notes = {TASK: model.task, TEXT: model.text}
         for name, note in notes.items():
             if note:
                 beside[name] = json.dumps(note, ensure_ascii=False, indent=2) + "\n"
-    if flags.layout == "release":
         for name, content in beside.items():
             content = content.encode() if isinstance(content, str) else content
             with anywhere.replacing(os.path.join(directory, name)) as file:
@@ -364,6 +369,16 @@ def _write(model: Edited, flags: Options, models: list[Source]) -> None:
         print(
             "no vocabulary was next to the input, so none is here; --vocab_file adds one"
         )
+
+
+def _take_modules(model: Edited) -> dict[str, bytes]:
+    """Leaves the encoder alone; returns the files about what follows it."""
+    encoder = whole_model.network(model.config).encoder
+    layer = {n: model.tensors[n] for n in (KERNEL, BIAS) if n in model.tensors}
+    own = {variable.path for variable in encoder.weights}
+    model.tensors = {n: value for n, value in model.tensors.items() if n in own}
+    vectors, model.task = read_settings(model.task), {}
+    return sentence_folder.module_files(vectors, encoder.hidden_size, layer)
 
 
 def _write_peft(flags: Options, source_model: settle.Model) -> None:
@@ -407,7 +422,8 @@ def _card(
     facts = model_card.facts_of(models[0].open, config, size, step)
     if len(models) > 1 or flags.changes_model:
         facts = dataclasses.replace(facts, scores={})  # of another model
-    return lambda hugging_face_config: model_card.text(name, hugging_face_config, facts)
+    of_vectors = flags.layout == "sentence_transformers"
+    return lambda theirs: model_card.text(name, theirs, facts, of_vectors)
 
 
 def main(flags: Options) -> int:
@@ -435,7 +451,7 @@ def main(flags: Options) -> int:
         model = _read_for_words(flags, models)
     else:
         model = _read(flags, source_model, models)
-    if model.tokenizer and (flags.add_words_file or flags.layout == "hugging_face"):
+    if model.tokenizer and (flags.add_words_file or flags.layout != "release"):
         _check_tokenization(model.tokenizer, models[0], model.task)
     if flags.keep_layers:
         model.tensors, model.config = keep_layers.keep(
@@ -456,7 +472,11 @@ def main(flags: Options) -> int:
     with output.hold_empty():
         _write(model, flags, models)
         if flags.push_to:
-            names = os.listdir(flags.output_dir)
+            names = [
+                os.path.relpath(os.path.join(folder, name), flags.output_dir)
+                for folder, _, some in os.walk(flags.output_dir)
+                for name in some
+            ]
             print(f"uploaded: {hub.push(flags.output_dir, flags.push_to, names)}")
     return 0
 

@@ -34,6 +34,7 @@ from serving.options import ServingOptions
 from serving.search import vector_files
 from serving.search.vector_types import TYPES
 from text.progress import Progress
+from text.tasks import retrieval_files
 
 _WINDOW = 64  # batches whose rows are sorted by length together
 _PATIENCE = 0.2  # seconds that a row from a pipe waits for others
@@ -379,7 +380,7 @@ class InputTable:
             place = f"{self.name}:{number}"
             if self.form in ("tsv", "csv"):
                 self._check_columns(row)
-            self.predictor.check(self.request(row), place)
+            self.predictor.check(self.request(row, place), place)
             self._check_others(row, place)
             yield place, row
 
@@ -407,12 +408,21 @@ class InputTable:
                 f"line must name the model's parts, {', '.join(self.predictor.parts)}"
             )
 
-    def request(self, row: dict) -> dict:
-        """The model's parts of a row, found by the training data's or the model's names."""
+    def request(self, row: dict, place: str = "") -> dict:
+        """The model's parts of a row, found by the training data's or the model's names.
+
+        For a model of vectors, a title comes before its text.
+
+        Args:
+            place: the row's, for messages.
+        """
         columns = self.predictor.description.get("columns", {})
         if not columns or not row.keys() >= set(columns.values()):
             columns = {name: name for name in self.predictor.parts}
-        return {name: row[key] for name, key in columns.items() if key in row}
+        parts = {name: row[key] for name, key in columns.items() if key in row}
+        if "similarity" in self.predictor.description and row.get("title"):
+            parts["text"] = retrieval_files.join_title(row, place)
+        return parts
 
     def _lines(self):
         ((name, kind),) = self.predictor.parts.items()

@@ -25,6 +25,12 @@ from text.tasks import retrieval_files, text_groups
 from training.finetuning.options import FineTuningOptions
 
 _LOSSES = ("in_batch_negatives", "triplet_margin", "cosine_error", "cosent")
+_NEGATIVES = ("triplets", "nli")  # kinds whose texts have others that do not fit
+_OF_LOSSES = {  # flags -> the losses that have them
+    "temperature": ("in_batch_negatives", "cosent"),
+    "symmetric": ("in_batch_negatives",),
+    "triplet_margin": ("triplet_margin",),
+}
 _COLLECTION = "collection"
 _EVALUATED = (
     *(kind for kind in text_groups.KINDS if kind not in ("texts", "labelled_texts")),
@@ -239,6 +245,19 @@ class Options(FineTuningOptions):
                 f"--loss={self.loss}: --train_kind={self.train_kind} has "
                 f"{'scores' if has_scores else 'no scores'}; pass {' or '.join(fitting)}"
             )
+        if self.loss_in_use == "triplet_margin" and self.train_kind not in _NEGATIVES:
+            raise UserError(
+                f"--loss=triplet_margin: --train_kind={self.train_kind} has no texts that "
+                f"do not fit; pass --train_kind={' or '.join(_NEGATIVES)}, or another loss"
+            )
+        for item in dataclasses.fields(self) if self.do_train else ():
+            losses = _OF_LOSSES.get(item.name, _LOSSES)
+            is_set = getattr(self, item.name) != options.default_of(item)
+            if is_set and self.loss_in_use not in losses:
+                raise UserError(
+                    f"--{item.name} has no effect with --loss={self.loss_in_use}; it is "
+                    f"for {' and '.join(losses)}"
+                )
         if self.loss_in_use in ("in_batch_negatives", "cosent") and self.do_train:
             if 1 in self.train_batch_size:
                 raise UserError(
@@ -310,6 +329,7 @@ class SentenceVectorTask(ServedTask):
     """
 
     form = "vector"
+    scores_parts = False  # a search is among all passages
 
     def __init__(self, flags: Options, tokenizer, known: VectorSettings | None = None):
         super().__init__(tokenizer, flags.data_dir)
@@ -385,8 +405,8 @@ class SentenceVectorTask(ServedTask):
             vectors.query_prompt if self.flags.has_scores else vectors.passage_prompt
         )
         return [
-            *(f"{vectors.query_prompt}{text}" for text in queries),
-            *(f"{other}{text}" for text in passages),
+            *(vectors.query_prompt + text for text in queries),  # no copy without one
+            *(other + text for text in passages),
         ]
 
     def _with_prompts(self, group):
@@ -548,7 +568,7 @@ class SentenceVectorTask(ServedTask):
         return {"text": example} | ({"prompt": ""} if self.vectors.prompts else {})
 
     def answers(self, predictions):
-        return [{"vector": row.tolist()} for row in predictions.outputs[OUTPUT]]
+        return retrieval.VectorAnswers(predictions.outputs[OUTPUT])
 
     def serve(self, tokenizer, predict, text, prompt=None):
         if prompt is not None:

@@ -26,7 +26,7 @@ from errors import UserError
 from files import inputs, tables
 from serving.predictor import Predictor
 
-_WARM_UP = 64
+WARM_UP = 64
 _WINDOW = 64  # as predict.py's
 
 
@@ -68,7 +68,7 @@ class Ours:
             raise UserError(f"{flags.model_dir}: the model does not take one text")
         self._requests = [{"text": text} for text in texts]
         self._batch_size = flags.batch_size
-        self._answer(_WARM_UP)
+        self._answer(WARM_UP)
 
     def turn(self, request: dict) -> dict:
         """As `prediction_transformers.py` replies."""
@@ -113,7 +113,7 @@ class Theirs:
             "model_dir": flags.hugging_face_dir,
             "max_seq_length": flags.max_seq_length,
             "num_threads": flags.num_threads,
-            "warm_up": _WARM_UP,
+            "warm_up": WARM_UP,
             "texts": texts,
         }
         command = [flags.transformers_python, "-m", f"benchmarks.{module}"]
@@ -161,9 +161,9 @@ def main(flags: Options) -> None:
     for other in others:
         other.end()
     print(f"\n{len(texts)} texts")
-    print(turns.table(together, {"texts/s": functools.partial(_speed, len(texts))}))
+    print(turns.table(together, {"texts/s": functools.partial(speed, len(texts))}))
     print(f"\nOne text at a time, {flags.latency_texts} a turn")
-    print(_latencies(alone))
+    print(latencies(alone))
     for figures in (together, alone):
         _compare_answers(figures)
     figures = {
@@ -174,11 +174,11 @@ def main(flags: Options) -> None:
     turns.write(flags.json_file, dataclasses.asdict(flags), figures)
 
 
-def _speed(count, figures):
+def speed(count, figures):
     return f"{count / statistics.median(turn['seconds'] for turn in figures):.0f}"
 
 
-def _latencies(figures) -> str:
+def latencies(figures) -> str:
     """Percentiles of the texts of all turns, and the median of the turns' ratios."""
     lines = [f"{'':28}  p50 ms  times ours  p99 ms  times ours  CPU ms  times ours"]
     rows = zip(

@@ -17,6 +17,7 @@ from serving import speed
 REPORT = "precision.json"
 _TIMED = 3  # rows whose time is taken
 _NEAR = 0.01  # of the range of numbers that a model predicts
+_ALIKE = 0.99  # the cosine of vectors
 
 
 class ComparedRows(NamedTuple):
@@ -45,7 +46,7 @@ class DevSet(NamedTuple):
 
     split: str
     reference: Mapping[str, np.ndarray]
-    answers: Callable[[Mapping], list[dict]]
+    answers: Callable[[Mapping], Sequence[dict]]
     metric: str
     score: Callable[[Mapping], float]
     min_agreement: float
@@ -139,9 +140,14 @@ def _differences(dev, expected, outputs):
 
 
 def _agreement(pairs: Sequence[tuple]) -> float:
-    """The share of equal pairs; numbers are equal if their range is much larger."""
+    """The share of equal pairs; numbers are equal if their range is much larger, vectors
+    if their directions are nearly the same.
+    """
     if not pairs:
         return 1.0
+    if isinstance(pairs[0][0], np.ndarray):
+        cosines = [a @ b / np.sqrt(a @ a * (b @ b)) for a, b in pairs]
+        return float(np.mean(np.array(cosines) >= _ALIKE))
     if all(isinstance(value, float) for pair in pairs for value in pair):
         numbers = np.array(pairs)
         apart = np.abs(numbers[:, 0] - numbers[:, 1])
@@ -153,6 +159,8 @@ def _predictions(answer: Mapping) -> list:
     """What an answer decides: each of its tags, or one thing."""
     if "tags" in answer:
         return answer["tags"]
+    if "vector" in answer:
+        return [np.array(answer["vector"])]
     if "predicted" in answer or "answer" in answer:
         return [answer.get("predicted", answer.get("answer"))]
     return [list(_texts(answer))]

@@ -7,6 +7,7 @@ from serving.form import list_of, number_of
 from serving.predictor import Predictor, Served
 from serving.rerank import Reranker
 from serving.search.index import Index
+from text.tasks import retrieval_files
 
 FORM = "neighbors"  # of the answers
 SCORE = "score"  # what an answer adds to a row of the index
@@ -57,9 +58,10 @@ class NearestTexts(Served):
         rows = self._index.rows(numbers)
         scores = [number_of(score) for score in scores[: len(rows)]]
         if self._reranker:
-            part, *_ = self._predictor.parts  # a prompt may follow
-            texts = [row[part] for row in rows]
-            scores = self._reranker.scores(request[part], texts, batch_size)
+            texts = [
+                retrieval_files.join_title(row, self._index.folder) for row in rows
+            ]
+            scores = self._reranker.scores(request["text"], texts, batch_size)
         order = sorted(range(len(rows)), key=lambda i: -scores[i])[: self._k]
         return [{**rows[i], SCORE: scores[i]} for i in order]
 

@@ -212,7 +212,7 @@ class Predictor(Served):
         """
         if are_queries and "prompts" in self.description:
             prompt = {"prompt": self.description["prompts"]["query"]}
-            requests = [{**request, **prompt} for request in requests]
+            requests = [{**prompt, **request} for request in requests]
         vectors = np.empty((len(requests), self.dimensions), np.float32)
         for rows, _, outputs in self._batches(requests, batch_size):
             vectors[rows] = outputs["vector"]

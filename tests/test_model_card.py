@@ -1,7 +1,6 @@
 """The card beside a converted or exported model, and where both are uploaded."""
 
 import json
-import os
 import re
 import shutil
 
@@ -46,8 +45,8 @@ def trained(tmp_path):
     return folder
 
 
-def convert_and_push(folder, output, **flags):
-    convert(folder, output, layout="hugging_face", **flags)
+def convert_and_push(folder, output, layout="hugging_face", **flags):
+    convert(folder, output, layout=layout, **flags)
 
 
 def test_hubs_read_the_head_of_the_card(tmp_path, trained):
@@ -119,12 +118,28 @@ def test_a_model_of_others_has_a_card_of_what_is_known(tmp_path):
     assert "weights that classifies texts." in card.content
 
 
-def test_everything_is_uploaded_after_it_is_listed(tmp_path, trained, server, capsys):  # noqa: F811
+LAYOUTS = {
+    "hugging_face": "transformers",
+    "sentence_transformers": "sentence-transformers",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_everything_is_uploaded_after_it_is_listed(
+    tmp_path,
+    trained,
+    server,  # noqa: F811
+    capsys,
+    layout,
+):
     address = "hf://me/nsmc"
-    convert_and_push(trained, tmp_path / "out", push_to=address)
+    convert_and_push(trained, tmp_path / "out", layout, push_to=address)
     printed = capsys.readouterr().out
     sent = server.uploaded["me/nsmc"]
-    names = set(os.listdir(tmp_path / "out"))
+    files = (path for path in (tmp_path / "out").rglob("*") if path.is_file())
+    names = {str(path.relative_to(tmp_path / "out")) for path in files}
+    card = huggingface_hub.ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.library_name == LAYOUTS[layout]
     assert names == set(sent) and "README.md" in names
     for name in names:
         assert sent[name] == (tmp_path / "out" / name).read_bytes()

@@ -14,6 +14,7 @@ from files import unfinished
 from tests import exports
 from tests.killed import Killed
 from tests.prediction import asker
+from text.tasks import retrieval_files
 
 TYPES = ("float32", "float16", "int8", "binary")
 RANDOM = np.random.default_rng(0)
@@ -212,6 +213,32 @@ def test_neighbors_in_another_order_after_reranking(model, rows, tmp_path, ask):
         all_rows["neighbors"][i]["_id"] for i in order
     ]
     assert [row["score"] for row in answer["neighbors"]] == [common[i] for i in order]
+
+
+def test_a_title_comes_before_its_text(model, tmp_path, ask):
+    """As in evaluations, with which the vectors must agree."""
+    some = [
+        {"_id": "1", "title": "Pack", "text": "a dog"},
+        {"_id": "2", "text": "a pin"},
+    ]
+    some.append({"_id": "3", "title": "", "text": "map"})
+    corpus, joined = tmp_path / "corpus.jsonl", tmp_path / "joined.txt"
+    corpus.write_text("".join(f"{json.dumps(row)}\n" for row in some))
+    texts = retrieval_files.read_texts(str(corpus)).values()
+    joined.write_text("".join(f"{text}\n" for text in texts))
+    arrays = []
+    for number, path in enumerate((corpus, joined)):
+        write(model, str(path), output_file=str(tmp_path / f"{number}.npy"))
+        arrays.append(np.load(tmp_path / f"{number}.npy"))
+    assert np.array_equal(*arrays)
+    folder = written_index(model, str(corpus), tmp_path)
+    rater = exports.write(tmp_path / "rater", "rating")
+    (answer,) = ask("vector", b"ack\n", index=folder, rerank_with=rater)
+    first, *_ = answer["neighbors"]
+    assert (first["text"], first["score"]) == ("a dog", 3)
+    corpus.write_text('{"text": "a", "title": 5}\n')
+    with pytest.raises(UserError, match=r"corpus.jsonl:1: 'title' is 5, not text"):
+        write(model, str(corpus), output_file=str(tmp_path / "new.npy"))
 
 
 def test_an_approximate_search_finds_most(model, tmp_path, monkeypatch):

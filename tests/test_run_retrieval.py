@@ -12,7 +12,17 @@ from training.backend import tf
 from modeling.architectures.bert import BertEncoder
 from serving.predictor import Predictor
 from tests import jobs, relatives
-from tests.vectors import LETTERS, TINY, flags, pairs, run, write_files, write_table
+from tests.conversion import convert
+from tests.vectors import (
+    LETTERS,
+    TINY,
+    flags,
+    pairs,
+    run,
+    scored_pairs,
+    write_files,
+    write_table,
+)
 from text.tasks import text_groups
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
@@ -169,13 +179,6 @@ def test_questions_and_plain_texts_make_pairs(folder):
     ]
 
 
-def scored_pairs(count, seed):
-    for pair in pairs(count, seed):
-        a, b = pair.values()
-        shared = len({*a.split()} & {*b.split()[:3]})
-        yield {"sentence1": a, "sentence2": b, "score": shared}
-
-
 RUNS = {
     "cosent": {"train_kind": "scored_pairs", "loss": "cosent"},
     "cosine": {"train_kind": "scored_pairs", "loss": "cosine_error"},
@@ -223,6 +226,14 @@ REFUSED = {
     "no scores": (
         {"loss": "cosent"},
         "--loss=cosent: --train_kind=pairs has no scores; pass in_batch_negatives or",
+    ),
+    "no negatives": (
+        {"loss": "triplet_margin"},
+        "--loss=triplet_margin: --train_kind=pairs has no texts that do not fit",
+    ),
+    "another loss's": (
+        {"symmetric": True, "train_kind": "scored_pairs"},
+        "--symmetric has no effect with --loss=cosent; it is for in_batch_negatives",
     ),
     "range": ({"score_range": [1.0, 0.0]}, "--score_range=1,0: pass the lowest and"),
     "one column": (
@@ -292,6 +303,14 @@ def test_prompts_and_projection_belong_to_the_model(folder, untraced):
         np.testing.assert_allclose(exported.vectors(written), found, atol=1e-6)
         by_role[are_queries] = found
     assert np.abs(by_role[True] - by_role[False]).max() > 1e-3
+    # Converted to sentence-transformers and back, it is the same.
+    vectors = encoder.embed(texts, are_queries=True)
+    there, back = str(folder / "there"), str(folder / "back")
+    convert(output, there, layout="sentence_transformers")
+    convert(there, back)
+    for converted in (there, back):
+        found = bert.load(converted).embed(texts, are_queries=True)
+        np.testing.assert_array_equal(found, vectors)
     # A training that begins with this model keeps what it is.
     more = {"do_train": True, "init_checkpoint": output, "num_train_epochs": [0.5]}
     run(folder, output_dir=str(folder / "more"), **more)

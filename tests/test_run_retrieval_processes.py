@@ -8,7 +8,7 @@ import pytest
 import tests
 from training.storage.source import Source
 from tests import forked, jobs, tiers
-from tests.vectors import flags, run, write_files
+from tests.vectors import flags, run, scored_pairs, write_files, write_table
 
 ON_TWO_CPUS = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
 
@@ -29,14 +29,23 @@ def on_two_cpus(folder, **changes):
     assert "on 2 devices" in done.stdout
 
 
+LOSSES = {
+    "in_batch_negatives": {"symmetric": True},
+    "cosent": {"train_kind": "scored_pairs", "train_file": "scored.tsv"},
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("xla", tiers.cases([False, True], [False]))
-def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, xla):
-    given = {
+def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss, xla):
+    write_table(folder / "scored.tsv", scored_pairs(64, seed=5))
+    given = LOSSES[loss] | {
         "do_train": True,
+        "loss": loss,
+        "score_range": [0.0, 3.0],
         "train_batch_size": [16],
         "learning_rate": [1e-2],
         "matryoshka_sizes": [4, 8],
-        "symmetric": True,
         "projection_size": 12,
     }
     run(folder, output_dir=str(folder / "one"), **given)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import bert
+import run_retrieval
 from errors import UserError
+from serving import export
 from tests import exports, jobs
 from tests.vectors import flags, pairs, run, write_files, write_table
 from text.tasks.text_groups import JudgedTexts
-from training.finetuning import ranking_metrics
+from training.finetuning import experiment, finetune, ranking_metrics, retrieval
 from training.finetuning.retrieval import mine_negatives
 
 
@@ -129,6 +131,52 @@ def test_no_negative_is_nearer_than_a_text_that_fits_badly():
     assert json.loads(line)["negative"] == []
 
 
+def test_many_vectors_are_in_a_file_and_give_the_same(trained, monkeypatch, untraced):
+    ranked, rank = [], retrieval.rank
+
+    def ranking(collection, *vectors):
+        ranked.extend(vectors)
+        return rank(collection, *vectors)
+
+    monkeypatch.setattr(experiment, "_IN_MEMORY", 0)
+    monkeypatch.setattr(retrieval, "rank", ranking)
+    given = {"init_checkpoint": str(trained / "output"), "dev_kind": "collection"}
+    run(trained, do_predict=True, output_dir=str(trained / "filed"), **given)
+    assert [type(vectors) for vectors in ranked] == [np.memmap, np.memmap]
+    runs = [trained / name / "run.trec" for name in ("output", "filed")]
+    assert runs[0].read_text() == runs[1].read_text()
+
+
+def test_an_export_of_fewer_bits_is_scored_by_whole_searches(
+    trained, monkeypatch, untraced
+):
+    monkeypatch.setattr(finetune, "_COMPARED", 5)
+    monkeypatch.setattr(export, "_check", lambda product, directory: None)
+    given = {"do_eval": True, "do_export": True, "export_precision": "bfloat16"}
+    given |= {"dev_kind": "collection", "init_checkpoint": str(trained / "output")}
+    run(trained, output_dir=str(trained / "small"), **given)
+    report = json.loads((trained / "small/export/precision.json").read_text())
+    found = report["forms"]["saved_model"]
+    expected = jobs.results(trained, "small")["eval_ndcg@10"]
+    assert found["ndcg@10_of_float32"] == pytest.approx(expected)
+    assert found["agreement"] == 1
+
+
+WRONG = {
+    "texts is empty; pass at least one": ([], ["a"], 1),
+    "texts 1: is None; it must be a string": (["a", None], ["a"], 1),
+    "queries 0: is 5; it must be a string": (["a"], [5], 1),
+    "queries is 'a', a single string; pass a list": (["a"], "a", 1),
+    "k=0: must be a whole number": (["a"], ["a"], 0),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_search_in_python_refuses_what_is_not_texts(trained, message):
+    with pytest.raises(UserError, match=message):
+        bert.load(str(trained / "output")).search(*WRONG[message])
+
+
 REFUSALS = {
     "scores": (
         {"mine_negatives": 1, "do_predict": True, "train_kind": "scored_pairs"},
@@ -145,8 +193,6 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refused_flags(tmp_path, name):
     changes, message = REFUSALS[name]
-    import run_retrieval
-
     with pytest.raises(UserError, match=message):
         run_retrieval.Options(**flags(tmp_path, do_eval=True, **changes))
 

@@ -25,6 +25,14 @@ def pairs(count, seed):
         yield {"query": " ".join(letters), "positive": " ".join(longer)}
 
 
+def scored_pairs(count, seed):
+    """Texts, and how many letters they share, of three."""
+    for pair in pairs(count, seed):
+        a, b = pair.values()
+        shared = len({*a.split()} & {*b.split()[:3]})
+        yield {"sentence1": a, "sentence2": b, "score": shared}
+
+
 def write_table(path, rows):
     """As .tsv with a header, or JSON lines."""
     rows = list(rows)

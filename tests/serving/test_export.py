@@ -20,9 +20,10 @@ from tensorflow.core.protobuf import saved_model_pb2
 import run_classifier
 from training.backend import tf
 from errors import UserError
+from modeling.architectures.features import TOKEN_POOLINGS
 from serving import export, portable
 from serving.predictor import FOLDER, Predictor
-from tests import graph_session, jobs
+from tests import graph_session, jobs, vectors
 from tests.serving import prediction_logs
 from tests.serving.test_export_folder import left_by_a_killed_process
 from tests.serving.texts import TINY, real_texts, write_words
@@ -360,34 +361,61 @@ def test_a_process_that_does_not_answer(status, stderr, message):
 # --- Other formats -------------------------------------------------------------------
 
 
-def assert_onnx_and_litert_say_the_same(directory):
+def assert_onnx_and_litert_say_the_same(
+    directory, name="logits", width=3, vocab_size=40
+):
     rng = np.random.default_rng(3)
-    ids = rng.integers(5, 40, (4, 32)).astype(np.int32)
+    ids = rng.integers(5, vocab_size, (4, 32)).astype(np.int32)
     mask = (np.arange(32) < [[32], [5], [20], [1]]).astype(np.int32)
     batch = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
     loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
     serve = loaded.signatures["serving_default"]
-    expected = serve(**{k: tf.constant(v) for k, v in batch.items()})["logits"].numpy()
+    expected = serve(**{k: tf.constant(v) for k, v in batch.items()})[name].numpy()
     session = onnxruntime.InferenceSession(str(directory / "model.onnx"))
     described = (*session.get_inputs(), *session.get_outputs())
     shapes = {each.name: each.shape for each in described}
-    assert shapes.pop("logits") == ["batch", 3]
+    assert shapes.pop(name) == ["batch", width]
     assert list(shapes.values()) == [["batch", "sequence"]] * 3
-    (found,) = session.run(["logits"], batch)
+    (found,) = session.run([name], batch)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-    shorter = {name: values[1:3, :20] for name, values in batch.items()}
-    (found,) = session.run(["logits"], shorter)
+    shorter = {k: values[1:3, :20] for k, values in batch.items()}
+    (found,) = session.run([name], shorter)
     np.testing.assert_allclose(found, expected[1:3], rtol=0, atol=1e-5)
     runner = litert.Interpreter(str(directory / "model.tflite"))
     runner = runner.get_signature_runner("serving_default")
     for row in range(4):
-        of_row = {name: values[row : row + 1] for name, values in batch.items()}
-        found = runner(**of_row)["logits"]
+        of_row = {k: values[row : row + 1] for k, values in batch.items()}
+        found = runner(**of_row)[name]
         np.testing.assert_allclose(found, expected[row : row + 1], rtol=0, atol=1e-5)
 
 
 def test_onnx_and_litert_say_the_same(exported):
     assert_onnx_and_litert_say_the_same(exported / "output" / "export")
+
+
+# Each is another graph.
+POOLINGS = [
+    pytest.param(name, marks=[pytest.mark.exhaustive] * (name != "mean"))
+    for name in TOKEN_POOLINGS
+]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_onnx_and_litert_give_the_same_vectors(tmp_path, untraced, unloaded, pooling):
+    vectors.write_files(tmp_path)
+    vectors.run(
+        tmp_path,
+        do_train=True,
+        do_export=True,
+        export_formats=["onnx", "litert"],
+        max_seq_length=32,
+        pooling=pooling,
+        projection_size=6,
+        learning_rate=[1e-2],
+    )
+    directory = tmp_path / "output" / "export"
+    size = vectors.TINY.vocab_size
+    assert_onnx_and_litert_say_the_same(directory, "embedding", 6, size)
 
 
 @pytest.mark.exhaustive

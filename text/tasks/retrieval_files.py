@@ -83,25 +83,27 @@ def read_texts(path: str, max_line_mb: int | None = None) -> dict[str, str]:
                 f"{where}: the id {id!r:.60} is also that of line {places[id]}; ids must "
                 "be unique"
             )
-        texts[id], places[id] = text_of_passage(values, where), number
+        text = join_title(values, where).strip()
+        if not text:
+            raise UserError(f"{where}: the text is empty; remove it, or give it words")
+        texts[id], places[id] = text, number
     if not texts:
         raise UserError(f"{path}: contains no text")
     return texts
 
 
-def text_of_passage(values: Mapping, where: str) -> str:
-    """Title and text of a row, as BEIR joins them.
+def join_title(values: Mapping, where: str) -> str:
+    """The text of a row, after its title if it has one, as in BEIR.
 
+    Args:
+        where: the row, for messages.
     Source: beir-cellar/beir beir/retrieval/models/sentence_bert.py, encode_corpus.
     """
     text = tables.text(values, "text", where, "the columns _id and text")
     title = values.get("title") or ""
     if not isinstance(title, str):
         raise UserError(f"{where}: 'title' is {title!r:.40}, not text")
-    joined = f"{title} {text}".strip()
-    if not joined:
-        raise UserError(f"{where}: the text is empty; remove it, or give it words")
-    return joined
+    return f"{title} {text}" if title else text
 
 
 def _id(values, where):

@@ -190,14 +190,15 @@ def _labelled_pairs(
     Source: Tunstall et al., arXiv:2209.11055, section 3.
     """
     del counts
-    by_label = collections.defaultdict(list)
+    by_label, where = collections.defaultdict(list), ""
     for where, values in rows:
         label = str(tables.cell(values, columns.label, where, _FLAGS))
         by_label[label].append(_text(values, columns.first, where))
     if len(by_label) < 2 or max(map(len, by_label.values())) < 2:
+        path = where.rpartition(":")[0]
         raise UserError(
-            f"the column {columns.label!r} needs two labels or more, and a label of two "
-            "texts or more, to make pairs of them"
+            f"{path}: the column {columns.label!r} needs two labels or more, and a label "
+            "of two texts or more, to make pairs of them"
         )
     rng = np.random.default_rng(settings.seed)
     all_texts = [text for texts in by_label.values() for text in texts]

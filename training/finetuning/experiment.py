@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import json
+import math
 import os
 import sys
+import tempfile
 
 import numpy as np
 
@@ -36,6 +38,7 @@ _OF_TRAINING_ALONE = (
     "initializer_range",
 )
 _SMALL_SET = 10_000  # examples
+_IN_MEMORY = 1 << 28  # bytes of the outputs for a set; more are in a file
 
 
 class DivergedError(UserError):
@@ -424,7 +427,7 @@ class Experiment:
         """
         data = self.sets.read(split)
         order = data.file.in_order(batch_size)
-        outputs, total = {}, 0.0
+        outputs, not_finite, total = {}, set(), 0.0
         rows_ = len(data.file)
         what = ": ".join(filter(None, (self.name, f"predicting {split}")))
         with Progress(what, rows_, "rows", brief=True, starts_slowly=True) as progress:
@@ -438,16 +441,17 @@ class Experiment:
                         values = self._pad(values)
                     if name not in outputs:
                         shape = (len(data.file), *values.shape[1:])
-                        outputs[name] = np.zeros(shape, values.dtype)
+                        outputs[name] = _room_for(shape, values.dtype)
+                    if not np.isfinite(values[real]).all():
+                        not_finite.add(name)
                     outputs[name][numbers[real]] = values[real]
                 total = total + sums
                 progress.advance(int(real.sum()))
-        for name, values in outputs.items():
-            if not np.isfinite(values).all():
-                raise DivergedError(
-                    f"{split}: the model's {name} are not finite, so its weights are "
-                    "unusable; train again with a lower --learning_rate"
-                )
+        for name in not_finite:
+            raise DivergedError(
+                f"{split}: the model's {name} are not finite, so its weights are "
+                "unusable; train again with a lower --learning_rate"
+            )
         predictions = Predictions(
             split, data.examples, data.notes, data.example_numbers, outputs
         )
@@ -472,6 +476,14 @@ class Experiment:
         """The predictions of an evaluation set, and its scores by name."""
         predictions, values = self.predict(trainer, split, self.flags.eval_batch_size)
         return predictions, {**_loss_in(values), **self.task.score(predictions)}
+
+
+def _room_for(shape, dtype) -> np.ndarray:
+    """Zeros; many of them are in a file without a name, so that memory stays bounded."""
+    if math.prod(shape) * dtype.itemsize <= _IN_MEMORY:
+        return np.zeros(shape, dtype)
+    with tempfile.TemporaryFile() as file:  # read until the array is gone
+        return np.memmap(file, dtype, "w+", shape=shape)
 
 
 def _loss_in(values):

@@ -1,7 +1,7 @@
 """Ranks passages by vectors, again by a reranker, and picks those that mislead a model."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,19 @@ from training.finetuning import ranking_metrics
 Run = Mapping[str, Mapping[str, float]]  # query -> passage -> score, the best first
 _NEARLY = 0.05  # of the score of the passage that fits; what is so near may fit, too
 _LOOKED_AT = 20  # times as many passages as negatives are wanted
+
+
+class VectorAnswers(Sequence):
+    """An answer for each vector, made when it is asked for: a corpus has many."""
+
+    def __init__(self, vectors: np.ndarray):
+        self._vectors = vectors
+
+    def __len__(self):
+        return len(self._vectors)
+
+    def __getitem__(self, number):
+        return {"vector": self._vectors[number].tolist()}
 
 
 def collection_of(judged: JudgedTexts) -> TextCollection:

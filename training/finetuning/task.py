@@ -67,6 +67,7 @@ class Task(abc.ABC):
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.
         has_classes: whether `judge` names classes, which get a confusion matrix.
+        scores_parts: whether `score` takes any examples of a set, and not only all.
         has_percentages: whether `score` returns shares in percent, as SQuAD's script does,
             and not from 0 to 1.
         counts: what `featurize` reports about a set, such as how many texts it cut.
@@ -74,6 +75,7 @@ class Task(abc.ABC):
 
     fields: Mapping[str, Field] = {}
     has_classes = False
+    scores_parts = True
     has_percentages = False
     metric = "accuracy"
     eval_sets = ("dev",)
@@ -172,7 +174,7 @@ class ServedTask(Task):
         """The request for an example: the inputs, str or list[str] by name."""
 
     @abc.abstractmethod
-    def answers(self, predictions: Predictions) -> list[dict]:
+    def answers(self, predictions: Predictions) -> Sequence[dict]:
         """The expected answer for each example, in the form `form`."""
 
     @abc.abstractmethod

@@ -165,14 +165,17 @@ class SentenceFolder(hugging_face.HuggingFace):
 
 
 def module_files(
-    settings: VectorSettings, width: int, projection: Mapping[str, np.ndarray]
+    settings: VectorSettings | None, width: int, projection: Mapping[str, np.ndarray]
 ) -> dict[str, bytes]:
     """The files that make a Hugging Face model one of theirs, by their paths.
 
     Args:
+        settings: None of a model that was not trained for vectors: these are the means of
+            its tokens.
         width: of the tokens' vectors.
         projection: the weights of the linear layer, by our names; {} without one.
     """
+    settings = settings or VectorSettings(normalize=False)
     _, mode = _MODES[settings.pooling]
     pooling = {"word_embedding_dimension": width}
     pooling |= {key: key == mode for _, key in _MODES.values()}

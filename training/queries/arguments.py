@@ -1,6 +1,6 @@
 """Checks what Python passes as arguments, of whatever library, by declared rules.
 
-    @checked(path=path, batch_size=whole(at_least=1))
+    @check(path=path, batch_size=whole(at_least=1))
     def load(path, batch_size=32): ...
 
 What is wrong is said in one line, with the name of the argument.
@@ -103,11 +103,11 @@ def list_of_texts(name: str, value: Iterable[Text]) -> list[Text]:
     return value if isinstance(value, list) else list(value)
 
 
-def parts(text: Text, number: int) -> tuple[str, str | None]:
+def parts(text: Text, number: int, name: str = "text") -> tuple[str, str | None]:
     """A text, or a pair of texts.
 
     Args:
-        number: the text's, for a message.
+        number, name: the text's, for a message.
     Raises:
         UserError: it is something else.
     """
@@ -118,8 +118,22 @@ def parts(text: Text, number: int) -> tuple[str, str | None]:
         if isinstance(first, str) and isinstance(second, str):
             return first, second
     raise UserError(
-        f"text {number}: is {show(text)}; it must be a string, or a pair of strings"
+        f"{name} {number}: is {show(text)}; it must be a string, or a pair of strings"
     )
+
+
+def checked_texts(at_least: int = 0) -> Rule:
+    """A list of texts, and of nothing else."""
+
+    def rule(name, value):
+        value = list_of_texts(name, value)
+        for number, text in enumerate(value):
+            parts(text, number, name)
+        if len(value) < at_least:
+            raise UserError(f"{name} is empty; pass at least one")
+        return value
+
+    return rule
 
 
 def label_array(labels: Iterable, num_texts: int) -> np.ndarray:

@@ -65,13 +65,9 @@ def write_hugging_face(folder: str, written: Written) -> str:
 
 
 def write_sentence_transformers(folder: str, written: Written) -> str:
-    """Writes what sentence-transformers loads; returns the path of the weights.
-
-    Of a model that was not trained for vectors, these are the means of its tokens.
-    """
-    vectors = written.vectors or VectorSettings(normalize=False)
+    """Writes what sentence-transformers loads; returns the path of the weights."""
     width = written.layer.hidden_size
-    files = sentence_folder.module_files(vectors, width, written.projection)
+    files = sentence_folder.module_files(written.vectors, width, written.projection)
     return _write_hugging_face(folder, written, files)
 
 

@@ -52,6 +52,15 @@ model = {their_class}.from_pretrained("{name}")
 ```
 
 With this project's scripts, pass the folder as `--init_checkpoint`."""
+_OF_SENTENCE_TRANSFORMERS = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{name}")
+vectors = model.encode(["a text", "another one"])
+```
+
+With this project's scripts, pass the folder as `--init_checkpoint`."""
 _OF_EXPORT = """\
 ```python
 {imports}
@@ -157,25 +166,32 @@ def _data(settings, flag_values) -> Iterator[str]:
             yield f"`--{name}={os.path.basename(str(flag_values[name]).rstrip('/'))}`"
 
 
-def text(name: str, hugging_face_config: Mapping, facts: Facts) -> str:
+def text(
+    name: str, hugging_face_config: Mapping, facts: Facts, of_vectors: bool = False
+) -> str:
     """The card of a model in Hugging Face's layout.
 
     Args:
         name: of the model.
         hugging_face_config: its config.json.
+        of_vectors: whether it has the modules of sentence-transformers.
     """
     (their_class,) = hugging_face_config["architectures"]
     task, purpose = "feature-extraction", "gives vectors of texts"
     for ending, form in _FORMS.items():
         if their_class.endswith(ending) and form in forms.FORMS:
             task, purpose = forms.FORMS[form].task, forms.FORMS[form].purpose
+    library, use = "transformers", _OF_HUGGING_FACE
+    if of_vectors:
+        library, use = "sentence-transformers", _OF_SENTENCE_TRANSFORMERS
+        task = "sentence-similarity"
     return _card(
         name,
-        {"library_name": "transformers", "pipeline_tag": task},
+        {"library_name": library, "pipeline_tag": task},
         f"`{their_class}`, a {{size}} that {purpose}.",
         hugging_face_config["model_type"],
         facts,
-        _OF_HUGGING_FACE.format(their_class=their_class, name=name),
+        use.format(their_class=their_class, name=name),
     )
 
 

@@ -15,6 +15,7 @@ from modeling.objectives import masked_lm
 from modeling.objectives.table import OBJECTIVES
 from training.interchange import hugging_face, networks, table
 from training.interchange.adapter import Adapter
+from training.interchange.vector_settings import BIAS, KERNEL
 
 
 def read(
@@ -72,6 +73,7 @@ def _check(
         or adapter
         and not adapter.of_released(name)
         and not adapter.is_implied(name)
+        and name not in (KERNEL, BIAS)
     ]
     if odd:
         raise UserError(

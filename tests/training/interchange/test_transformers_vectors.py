@@ -12,6 +12,7 @@ from training.storage.source import Source, read_config
 from modeling import layers, vector_losses
 from modeling.objectives.sentence_vectors import OUTPUT, SentenceVectors
 from tests import tiny
+from tests.conversion import convert
 
 pytestmark = pytest.mark.slow
 
@@ -272,6 +273,12 @@ def test_their_folders_give_their_vectors_and_ours_are_loaded_by_them(
     bert.save(encoder, str(tmp_path / "release"))
     again = bert.load(str(tmp_path / "release"))
     np.testing.assert_array_equal(again.embed(TEXTS), encoder.embed(TEXTS))
+    convert(
+        tmp_path / "release", tmp_path / "converted", layout="sentence_transformers"
+    )
+    again = SentenceTransformer(str(tmp_path / "converted"), device="cpu")
+    found = again.encode(TEXTS, prompt_name="document")
+    np.testing.assert_allclose(found, passages, atol=1e-5)
 
 
 def test_what_has_no_equivalent_is_refused(folder, tmp_path):

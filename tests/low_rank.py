@@ -1,6 +1,7 @@
 """What is expected of a run with --lora_rank, whatever the network."""
 
 import pathlib
+import shutil
 from collections.abc import Callable, Collection
 
 import numpy as np
@@ -17,7 +18,7 @@ def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> N
 
     Args:
         folder: of the run, which goes to output/, and of its base, model.ckpt-best.
-        run: takes flags; has steps enough to die at the 20th.
+        run: takes flags; saves step 20, and goes on behind it.
         layers: their paths.
     """
     run(do_train=True, do_eval=True, do_export=True, **FLAGS)
@@ -27,10 +28,9 @@ def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> N
     assert {n for n in stored if adapters.are_in([n]) and "/adam_" not in n} == names
     assert not base.keys() & stored.keys()
     # A resume ends with the same bits.
-    output = {"output_dir": str(folder / "other"), "do_train": True}
-    with jobs.dying(step=20):
-        run(**FLAGS | output)
-    run(**FLAGS | output)
+    shutil.copytree(folder / "output", folder / "other")
+    jobs.forget_after(20, folder, "other")
+    run(**FLAGS, output_dir=str(folder / "other"), do_train=True)
     again = Source.open(str(folder / "other")).format.read()
     jobs.check_same_bits(again, stored)
     # Read as a whole, the adapted kernels differ from those of the base, and nothing else.

@@ -44,23 +44,16 @@ def run(directory, **changes):
 
 
 def run_twice(folder, capsys, **changes):
-    """In `whole` undisturbed; in `killed`, killed at step 2, from which it goes on."""
-    for name in ("whole", "killed"):
-        (folder / name).mkdir()
+    """In `whole` undisturbed; in `killed`, from step 2, as if killed behind it."""
+    (folder / "whole").mkdir()
     run(folder / "whole", **changes)
-    with jobs.dying(2):
-        run(folder / "killed", **changes)
-    return _go_on(folder, capsys, 2, changes)
+    return run_on(folder, capsys, 2, **changes)
 
 
 def run_on(folder, capsys, step, **changes):
     """In `killed`, from a step that the run in `whole` saved, as if killed behind it."""
     shutil.copytree(folder / "whole", folder / "killed")
     jobs.forget_after(step, folder / "killed")
-    return _go_on(folder, capsys, step, changes)
-
-
-def _go_on(folder, capsys, step, changes):
     run(folder / "killed", **changes)
     assert f"continuing from step {step} in" in capsys.readouterr().out
     expected = jobs.weights(folder / "whole")

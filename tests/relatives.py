@@ -45,8 +45,9 @@ def classifier_from_a_start(
     start, _ = write_start(folder, config)
     files = classifier.custom(folder, "tsv", ["x", "y"], number=160)
     flags = start | files | {"task_name": "custom", "data_dir": str(folder)}
-    flags |= {"max_seq_length": 32, "save_checkpoints_steps": 20}
-    flags |= {"num_train_epochs": [1.25]} | own
+    flags |= {"max_seq_length": 16, "save_checkpoints_steps": 20}
+    # A shape for all: it is traced once.
+    flags |= {"num_train_epochs": [1.25], "length_buckets": False} | own
 
     def run(source, **changes):
         jobs.run(run_classifier, jobs.flags(source, **flags | changes))

@@ -20,7 +20,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_temperature_is_in_results_answers_and_the_export(folder):
+def test_a_temperature_is_in_results_answers_and_the_export(folder, untraced):
     files = classifier.custom(folder, "tsv", ["x", "y", "z", "x"])
     flags = {"do_predict": True, "do_eval": True, **files}
     classifier.run(folder, "custom", do_train=True, **flags)
@@ -55,7 +55,7 @@ def test_a_temperature_is_in_results_answers_and_the_export(folder):
     assert "eval_ece = " in lines and "eval_ece_calibrated = " in lines
 
 
-def test_labels_have_thresholds_of_their_own(folder):
+def test_labels_have_thresholds_of_their_own(folder, untraced):
     files = classifier.custom(folder, "tsv", ["x", "x,y", "", "x,z"])
     flags = files | {"label_kind": "several", "do_eval": True, "do_predict": True}
     flags |= {"label_thresholds": True, "do_train": True}

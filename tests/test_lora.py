@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -87,14 +88,11 @@ def test_checkpoints_have_adapters_alone_and_are_read_whole(folder, tmp_path, ca
     own = [name for name in stored if name.startswith("bert/")]
     assert own and all("/lora_kernel_" in name for name in own)
     # A resume ends with the same bits.
-    other = tmp_path / "other"
-    other.mkdir()
-    run_of = {"do_train": True, "output_dir": str(other / "output"), **changes}
-    with jobs.dying(step=20):
-        run(folder, **run_of)
-    run(folder, **run_of)
+    shutil.copytree(folder / "output", tmp_path / "other")
+    jobs.forget_after(20, tmp_path, "other")
+    run(folder, do_train=True, output_dir=str(tmp_path / "other"), **changes)
     assert "continuing from step 20" in capsys.readouterr().out
-    again = Source.open(str(other / "output")).format.read()
+    again = Source.open(str(tmp_path / "other")).format.read()
     jobs.check_same_bits(again, stored)
     # Read as a whole, it is the base and what was added.
     whole, base = (
@@ -219,7 +217,8 @@ def test_a_base_is_read_once(folder, monkeypatch):
 def test_a_search_and_early_stopping_keep_adapters(folder, untraced):
     folder, run = folder
     changes = {"num_trials": 2, "early_stopping_patience": 1, "do_eval": True}
-    run(folder, do_train=True, num_train_epochs=[0.5], **changes)
+    changes["eval_batch_size"] = 80
+    run(folder, do_train=True, num_train_epochs=[0.25], **changes)
     before = jobs.results(folder)
     run(folder, do_eval=True)
     assert jobs.results(folder) == pytest.approx(before, abs=1e-5)

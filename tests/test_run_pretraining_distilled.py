@@ -97,8 +97,8 @@ def test_a_student_reports_resumes_and_is_told_from_others(
         patch.setattr(WordTeacher, "distill", None)
         run(tmp_path / "whole", **whole | {"do_train": False, "distill_from": "gone"})
     assert results(tmp_path / "whole") == found
-    with jobs.dying(2):
-        run(tmp_path / "killed", **whole)
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    jobs.forget_after(2, tmp_path / "killed")
     run(tmp_path / "killed", **whole)
     assert "continuing from step 2" in capsys.readouterr().out
     expected = jobs.weights(tmp_path / "whole")

@@ -15,6 +15,7 @@ from tests.pretraining import (
     metrics,
     results,
     run,
+    run_on,
     run_twice,
 )
 from text.records import framing
@@ -139,21 +140,14 @@ def test_another_mixture_continues_where_each_source_was(folder, capsys):
         "num_train_steps": 8,
         "save_checkpoints_steps": 2,
     }
-    for name in ("whole", "killed"):
-        (folder / name).mkdir()
+    (folder / "whole").mkdir()
     capsys.readouterr()
     run(folder / "whole", dry_run=True, **second)
     said = capsys.readouterr().out
     assert re.search("the run: 4 updates, [^,]* without evaluations", said)
     assert "source code: 50% of all rows; its 6 records are read 1.33 times" in said
     run(folder / "whole", **second)
-    with jobs.dying(6):
-        run(folder / "killed", **second)
-    run(folder / "killed", **second)
-    assert "continuing from step 6 in" in capsys.readouterr().out
-    jobs.check_same_bits(
-        jobs.weights(folder / "killed"), jobs.weights(folder / "whole")
-    )
+    run_on(folder, capsys, 6, **second)
     last = metrics(folder / "killed")[-1]
     # 4 of 6 rows of code and 28 of 42 of wiki had been read.
     assert last["epochs/code"] == (4 + 4) / 6

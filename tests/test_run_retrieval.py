@@ -205,7 +205,8 @@ def test_each_loss_learns_and_scores_are_correlations(folder, name, untraced):
         ]
         write_table(folder / f"{split}.tsv", rows)
     given = {"do_train": True, "do_eval": True, "score_range": [0.0, 3.0]}
-    run(folder, learning_rate=[1e-2], num_train_epochs=[4.0], **given, **RUNS[name])
+    epochs = 4.0 if name == "cosent" else 1.0
+    run(folder, learning_rate=[1e-2], num_train_epochs=[epochs], **given, **RUNS[name])
     results = jobs.results(folder)
     assert -1.0 <= results["eval_pearson"] <= 1.0
     lines = (folder / "output" / "metrics.jsonl").read_text().splitlines()

@@ -7,7 +7,7 @@ import pytest
 
 import tests
 from training.storage.source import Source
-from tests import forked, jobs
+from tests import forked, jobs, tiers
 from tests.vectors import flags, run, scored_pairs, write_files, write_table
 
 ON_TWO_CPUS = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
@@ -36,7 +36,8 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss):
+@pytest.mark.parametrize("xla", tiers.cases([False, True], [False]))
+def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss, xla):
     write_table(folder / "scored.tsv", scored_pairs(64, seed=5))
     given = LOSSES[loss] | {
         "do_train": True,
@@ -51,7 +52,7 @@ def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss):
     run(
         folder, output_dir=str(folder / "parts"), gradient_accumulation_steps=4, **given
     )
-    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2, "xla": True}
+    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2, "xla": xla}
     on_two_cpus(folder, output_dir=str(folder / "two"), **both, **given)
     expected = weights(folder, "one")
     for other in ("parts", "two"):

@@ -164,7 +164,7 @@ def test_it_learns(folder):
 
 
 @pytest.mark.exhaustive
-def test_it_learns_when_there_is_no_answer(folder, untraced):
+def test_it_learns_when_there_is_no_answer(folder):
     for name, seed, number in (("train.json", 1, 96), ("dev.json", 2, 30)):
         content = shining(number, seed, impossible=True)
         (folder / name).write_text(json.dumps(content))

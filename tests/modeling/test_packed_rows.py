@@ -73,23 +73,14 @@ def learned(objective, network, batch):
         name: tf.constant(x, tf.float32 if name.endswith("weights") else tf.int32)
         for name, x in batch.items()
     }
-
-    @tf.function(autograph=False)
-    def compute(batch):
-        trained = [v.value for v in network.trainable_variables]
-        with custom_gradients.use_gradients(), tf.GradientTape() as tape:
-            encoded = network.encode(batch, return_all=True)
-            outputs = network.answer(encoded, batch)
-            pairs = objective.losses(batch, outputs)
-            total = sum(losses.mean(*pair) for pair in pairs.values())
-        hidden = [encoded["embedding_output"], *encoded["layer_outputs"]]
-        return (
-            hidden,
-            total,
-            tape.gradient(total, trained, unconnected_gradients="zero"),
-        )
-
-    return compute(batch)
+    trained = [v.value for v in network.trainable_variables]
+    with custom_gradients.use_gradients(), tf.GradientTape() as tape:
+        encoded = network.encode(batch, return_all=True)
+        outputs = network.answer(encoded, batch)
+        pairs = objective.losses(batch, outputs)
+        total = sum(losses.mean(*pair) for pair in pairs.values())
+    hidden = [encoded["embedding_output"], *encoded["layer_outputs"]]
+    return hidden, total, tape.gradient(total, trained, unconnected_gradients="zero")
 
 
 @pytest.mark.parametrize("in_blocks", [False, True])

@@ -122,8 +122,8 @@ def test_masks_in_fewer_bits_and_other_formats(tmp_path, monkeypatch, precision)
                 model.predict([{"text": "[MASK]" * 4}])
 
 
-def test_masks_and_vectors_of_raw_text(tmp_path):
-    """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
+def test_masks_and_vectors_of_raw_text(tmp_path, request):
+    """Of many texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
     golden = GOLDEN / "checkpoint"
     files = {
         "vocab_file": str(golden / "vocab.txt"),
@@ -135,7 +135,10 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
             do_export=True, output_dir=str(tmp_path), max_seq_length=64, **files
         )
     )
-    texts = [text.replace("\n", " ") for text in real_texts(200)]
+    # Once megabytes.
+    everything = request.config.getoption("everything")
+    number, size = (200, 1 << 19) if everything else (60, 1 << 14)
+    texts = [text.replace("\n", " ") for text in real_texts(number)]
     rng = random.Random(2)
     masked = [f"[MASK] {text[:40]}[MASK]{rng.choice(texts)[:20]}" for text in texts]
     predictor = Predictor(str(tmp_path))
@@ -162,7 +165,7 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
             np.testing.assert_allclose(chances, row[best], rtol=0, atol=1e-5)
 
     signatures = predictor._loaded.signatures
-    odd = [b"", b"\xff[MASK]\xfe", b"a " * (1 << 19), b"[MASK]" * 1000, b"\x00"]
+    odd = [b"", b"\xff[MASK]\xfe", b"a " * size, b"[MASK]" * 1000, b"\x00"]
     for texts_, masks in (([], 0), ([b""], 0), (odd, 62)):
         given = tf.constant(texts_, tf.string)
         filled = signatures["serving_default"](text=given)

@@ -51,7 +51,8 @@ def opened(*patterns, temperature=None):
     return MixedRecords(sources, sources.names, SCHEMA)
 
 
-@pytest.fixture(params=["plain", "one packed"])
+# The other two are plain there, too.
+@pytest.fixture(params=tiers.cases(["plain", "one packed"], ["one packed"]))
 def data(folder, request):
     if request.param == "one packed":
         path = folder / "books.tfrecord"
@@ -211,7 +212,10 @@ def test_each_source_is_read_whole_and_begins_anew(data):
     assert rows(data.training(10, seed=4), 35) != read
 
 
-@pytest.mark.parametrize(("hosts", "replicas"), [(1, 1), (1, 2), (2, 4), (4, 4)])
+DIVISIONS = [(1, 1), (1, 2), (2, 4), (4, 4)]
+
+
+@pytest.mark.parametrize(("hosts", "replicas"), tiers.cases(DIVISIONS, [(2, 4)]))
 def test_hosts_replicas_and_resumed_runs_see_the_same_rows(folder, hosts, replicas):
     """Behind several epochs of the smallest, within a piece of what is read together."""
     data, first_batch = opened(*WEIGHTED), 83

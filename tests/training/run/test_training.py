@@ -106,10 +106,10 @@ def differences(kind, *given):
 
 
 @pytest.mark.parametrize("kind", tiers.cases(KINDS, ["pairs"]))
-def test_replicas_accumulation_recomputation_and_xla_equal_one_big_batch(kind):
+def test_replicas_accumulation_and_recomputation_equal_one_big_batch(kind):
     """All at once; if they do not, each way alone says which is the guilty one.
 
-    With XLA only for pairs here; the updates of all kinds are compiled below.
+    Without XLA here; the updates of all kinds are compiled below.
     """
     found = differences(kind)
     assert {way: d for way, d in found.items() if not d < 1e-5} == {}

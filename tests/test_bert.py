@@ -416,6 +416,7 @@ trainer.model_supports_jit = lambda model: False
 """
 
 
+@pytest.mark.exhaustive
 def test_every_block_of_the_page_runs(tmp_path, request):
     """In a process of its own: `fit` takes gigabytes where thousands of functions are."""
     shutil.copytree(MODEL, tmp_path / "uncased_L-2_H-128_A-2")

@@ -38,6 +38,7 @@ def on_jax(folder, on_tensorflow):
     return _run(folder, "jax", "write", folder / "tensorflow.keras")
 
 
+@pytest.mark.exhaustive
 def test_vectors_and_words_are_those_of_tensorflow(on_tensorflow, on_jax):
     for name in ("outputs", "mean", "cls", "probabilities"):
         np.testing.assert_allclose(on_jax[name], on_tensorflow[name], atol=1e-5)

@@ -177,6 +177,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     said = (trained / "said.txt").read_text()
     assert "on 1 device; its head reads 2 BiLSTM layers of 6 units each way\n" in said

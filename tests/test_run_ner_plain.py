@@ -71,6 +71,7 @@ def tagged(tmp_path_factory):
     return folder, files, "\n".join(said)
 
 
+@pytest.mark.exhaustive
 def test_from_trees_to_tags_in_their_place(tagged):
     folder, _, _ = tagged
     found = results(folder)

@@ -193,6 +193,7 @@ def test_a_graph_answers_real_questions_as_python_does(served, tmp_path):
             assert entry["start_logit"] + entry["end_logit"] == answer["score"]
 
 
+@pytest.mark.exhaustive
 def test_a_graph_answers_whatever_it_is_asked(served, request):
     assert served.check([]) == []
     version_2 = served.version == "v2"

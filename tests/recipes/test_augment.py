@@ -67,6 +67,7 @@ def fast(untraced, loaded, monkeypatch):
     monkeypatch.setattr(mask_filling, "load", load_once)
 
 
+@pytest.mark.exhaustive
 def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, capsys):
     rows = rewritten(tmp_path, [*LINES, "", " "])
     said = capsys.readouterr().err.splitlines()

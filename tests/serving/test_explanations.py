@@ -10,7 +10,17 @@ from training.backend import tf
 from errors import UserError
 from serving import explanations, integrated_gradients
 from serving.predictor import Predictor
-from tests import classifier, exports, jobs, ner, prediction, relatives, squad, tiny
+from tests import (
+    classifier,
+    exports,
+    jobs,
+    ner,
+    prediction,
+    relatives,
+    squad,
+    tiers,
+    tiny,
+)
 from text.graphs.lookup import graph_of
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -145,7 +155,7 @@ def test_a_token_contributes_what_a_sum_over_many_points_says(pairs, folder):
     np.testing.assert_allclose(by_word[used], sums[used], atol=0.01 * abs(sums).max())
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
+@pytest.mark.parametrize("pooling", tiers.cases(["mean", "max", "first"], ["max"]))
 def test_windows_of_a_long_text_contribute_as_they_are_pooled(folder, pooling):
     task = classifier_of(
         folder,
@@ -179,7 +189,7 @@ def test_words_of_a_text_have_what_their_tokens_contribute():
 # --- Spans and tags ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version_2", [False, True])
+@pytest.mark.parametrize("version_2", tiers.cases([False, True], [True]))
 def test_contributions_add_up_to_start_and_end_of_an_answer(tmp_path, version_2):
     """Of the answer that is served, in the window it is from, or of none."""
     squad.write_files(tmp_path)
@@ -215,7 +225,7 @@ def test_contributions_add_up_to_start_and_end_of_an_answer(tmp_path, version_2)
     assert set(np.unique(found["parts"])) == {-1, 0, 1}
 
 
-@pytest.mark.parametrize("in_context", [False, True])
+@pytest.mark.parametrize("in_context", tiers.cases([False, True], [False]))
 def test_words_contribute_to_the_tags_of_each_other(tmp_path, in_context):
     config = dataclasses.replace(ner.TINY, **SIZES)
     ner.write_files(tmp_path, config)
@@ -243,7 +253,7 @@ def test_words_contribute_to_the_tags_of_each_other(tmp_path, in_context):
 # --- Relatives -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", relatives.CONFIGS)
+@pytest.mark.parametrize("name", tiers.cases(relatives.CONFIGS, ["modern_bert"]))
 def test_every_relative_looks_its_words_up_where_they_can_be_moved(tmp_path, name):
     tiny.write(tmp_path, classifier.WORDS, TRAINED)
     task = classifier_of(tmp_path, text_b_column=None, max_seq_length=16)

@@ -46,7 +46,7 @@ def assert_same(answers, expected):
         assert answers == (pytest.approx(expected, abs=1e-4) if is_number else expected)
 
 
-@pytest.fixture(scope="module", params=tiers.cases(CASES, ["span", "vector"]))
+@pytest.fixture(scope="module", params=tiers.cases(CASES, ["span"]))
 def exported(request, tmp_path_factory):
     """A form, and the folder of a model that was trained a little."""
     module, folder = CASES[request.param], tmp_path_factory.mktemp(request.param)

@@ -89,7 +89,7 @@ MOST_BYTES = {"bfloat16": 0.6, "float16": 0.7, "int8": 0.5}
 @pytest.mark.parametrize(
     "precision, formats",
     [
-        ("bfloat16", []),
+        pytest.param("bfloat16", [], marks=pytest.mark.exhaustive),
         pytest.param("float16", FORMATS, marks=pytest.mark.exhaustive),
         ("int8", FORMATS),
     ],

@@ -38,9 +38,7 @@ CASES = [*((head, ()) for head in TASKS)]
 CASES.append(("SequenceClassification", ("onnx", "litert")))
 
 
-@pytest.mark.parametrize(
-    ("head", "formats"), tiers.cases(CASES, [("QuestionAnswering", ())])
-)
+@pytest.mark.parametrize(("head", "formats"), tiers.cases(CASES, []))
 def test_every_task_trains_with_layerwise_rates_and_is_exported(
     tmp_path, untraced, head, formats
 ):

@@ -116,6 +116,7 @@ def test_a_graph_gives_the_same(ours, tmp_path):
             assert tuple(column[number] for column in found) == expected, text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_server_gives_the_same_ids(ours, tmp_path):
     check_server(ours, tmp_path)

@@ -51,6 +51,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_it_learns_to_write(trained):
     found = jobs.results(trained)
     assert found["eval_accuracy"] == found["eval_f1"] == 1.0

@@ -108,6 +108,7 @@ print(float(compute(tf.ones([8, 8]))[0, 0]))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_second_process_finds_the_program(tmp_path):
     """Also one that did something else before, as a resumed run does.
 

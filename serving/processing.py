@@ -181,7 +181,7 @@ def _tensors(arrays):
 
 
 def _fit(values, shape, name):
-    """BoundedRows of another length; only zeros are cut off."""
+    """Rows of another length; only zeros are cut off."""
     for axis in range(1, values.ndim):
         used = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).any(1)
         if used[shape[axis] :].any():

@@ -11,7 +11,6 @@ import shutil
 import sys
 import termios
 import types
-import zlib
 
 import absl.logging
 import hypothesis
@@ -175,8 +174,7 @@ def _reloading(request, tmp_path_factory):
     """Exports are checked by forks, which have our modules; test_export.py has one by a
     process that has not. In the default tier, it is the first export of each form whose
     graph is unlike that of others, in whichever process of the tests, the first of all
-    also as a server loads it, and those of modules that use `every_export_is_checked`;
-    with --everything, the first of each form, network, vocabulary and kind of description.
+    also as a server loads it, and those of modules that use `every_export_is_checked`.
     test_graph_sessions.py has every kind of vocabulary in a server.
     """
     export = sys.modules.get("serving.export")
@@ -194,23 +192,14 @@ def _reloading(request, tmp_path_factory):
         try:
             (seen / f"checked-{kind}").touch(exist_ok=False)
         except FileExistsError:
-            return False
+            return everything
         return True
 
     def run(command, **given):
-        return forked.run(
-            command, **given, in_a_server=everything or is_first("in_a_server")
-        )
+        return forked.run(command, **given, in_a_server=is_first("in_a_server"))
 
     def check_the_first(product, directory):
-        kind = product.form
-        if everything:
-            architecture, own = product.config.architecture, sorted(product.description)
-            tokenizer = type(product.tokenizer).__name__
-            kinds = (kind, architecture, product.precision, tokenizer)
-            kinds += (*product.more, *product.inputs, *own)
-            kind = f"{zlib.crc32(repr(kinds).encode()):x}"
-        if (everything or kind in _CHECKED) and is_first(kind):
+        if everything or product.form in _CHECKED and is_first(product.form):
             check(product, directory)
 
     with pytest.MonkeyPatch.context() as patch:

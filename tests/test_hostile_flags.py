@@ -71,7 +71,7 @@ def test_a_flag_that_is_declared_anew_keeps_its_bounds(script):
 
 @pytest.mark.parametrize(
     ("number", "trains"),
-    [(4, False), pytest.param(50, True, marks=pytest.mark.exhaustive)],
+    [(4, False), pytest.param(100, True, marks=pytest.mark.exhaustive)],
 )
 def test_what_is_accepted_ends_well(number, trains, given):
     base, by_script = given

@@ -9,9 +9,9 @@ import pytest
 
 import predict
 from errors import UserError
-from files import unfinished
 from tests import exports
 from tests.killed import Killed
+from tests.prediction import dying_at_a_note
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -100,20 +100,10 @@ def test_killed_and_continued_the_bytes_are_the_same(
     model, names = exported("label"), ["text_a", "id", "notes"]
     parquet.write_table(parquet.read_table(rows, columns=names), rows)
     ask(model, rows, tmp_path / f"whole_{output}")
-    path, note = tmp_path / output, unfinished.Unfinished._write_note
-
-    def write_note(job):
-        if job.num_rows and not after_the_note:
-            raise Killed
-        note(job)
-        if job.num_rows >= 128:
-            raise Killed
-
-    monkeypatch.setattr(unfinished.Unfinished, "_write_note", write_note)
-    with pytest.raises(Killed):
+    path = tmp_path / output
+    with dying_at_a_note(after_the_note):
         ask(model, rows, path)
     assert not path.exists()
-    monkeypatch.setattr(unfinished.Unfinished, "_write_note", note)
     with pytest.raises(UserError, match="was begun with batch_size 1, not 2"):
         ask(model, rows, path, batch_size=2)
     with pytest.raises(UserError, match="was begun with model"):

@@ -13,7 +13,7 @@ from errors import UserError
 from files import unfinished
 from tests import exports
 from tests.killed import Killed
-from tests.prediction import asker
+from tests.prediction import asker, dying_at_a_note
 from text.tasks import retrieval_files
 
 TYPES = ("float32", "float16", "int8", "binary")
@@ -93,24 +93,14 @@ def test_files_of_vectors(model, rows, vectors, tmp_path, kind):
 @pytest.mark.parametrize("output", ["vectors.npy", "vectors.h5", "v.jsonl", "index"])
 @pytest.mark.parametrize("after_the_note", [True, False])
 def test_killed_and_continued_the_bytes_are_the_same(
-    model, rows, tmp_path, monkeypatch, output, after_the_note, capsys
+    model, rows, tmp_path, output, after_the_note, capsys
 ):
     flag = "output_file" if "." in output else "write_index"
     write(model, rows, **{flag: str(tmp_path / f"whole_{output}")})
-    path, note = tmp_path / output, unfinished.Unfinished._write_note
-
-    def write_note(job):
-        if job.num_rows and not after_the_note:
-            raise Killed
-        note(job)
-        if job.num_rows >= 128:
-            raise Killed
-
-    monkeypatch.setattr(unfinished.Unfinished, "_write_note", write_note)
-    with pytest.raises(Killed):
+    path = tmp_path / output
+    with dying_at_a_note(after_the_note):
         write(model, rows, **{flag: str(path)})
     assert not path.exists()
-    monkeypatch.setattr(unfinished.Unfinished, "_write_note", note)
     with pytest.raises(UserError, match="vector_type 'float32', not 'int8'"):
         write(model, rows, **{flag: str(path)}, vector_type="int8")
     if after_the_note:

@@ -103,3 +103,8 @@ def test_what_runs_it_is_missing(exported, monkeypatch, file):
     package = module.replace("_", "-")
     with pytest.raises(UserError, match=f"{file}: needs the package {package}, which"):
         Predictor(str(exported[1] / file))
+
+
+def test_it_has_no_gradients_to_explain_answers_by(exported):
+    with pytest.raises(UserError, match="model.onnx: has no gradients to explain"):
+        Predictor(str(exported[1] / "model.onnx"), explains=True)

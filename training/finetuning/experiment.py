@@ -447,10 +447,10 @@ class Experiment:
                     outputs[name][numbers[real]] = values[real]
                 total = total + sums
                 progress.advance(int(real.sum()))
-        for name in not_finite:
+        if not_finite:
             raise DivergedError(
-                f"{split}: the model's {name} are not finite, so its weights are "
-                "unusable; train again with a lower --learning_rate"
+                f"{split}: the model's {' and '.join(sorted(not_finite))} are not finite, "
+                "so its weights are unusable; train again with a lower --learning_rate"
             )
         predictions = Predictions(
             split, data.examples, data.notes, data.example_numbers, outputs

@@ -93,6 +93,7 @@ def _name_of(nodeid):
 
 def pytest_collection_modifyitems(config, items):
     """Marks as slow what takes more than a second, and orders the files."""
+    seconds = collections.Counter(json.loads(_DURATIONS.read_text()))
     if not config.getoption("everything"):
         kept, left_out = [], []
         for item in items:
@@ -100,12 +101,14 @@ def pytest_collection_modifyitems(config, items):
             (left_out if is_left_out else kept).append(item)
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
-    seconds = json.loads(_DURATIONS.read_text())
+        names = {_name_of(item.nodeid) for item in kept}
+        for name in {_name_of(item.nodeid) for item in left_out} - names:
+            seconds[name.partition("::")[0]] -= seconds[name]
     for item in items:
         if _name_of(item.nodeid) in seconds:
             item.add_marker("slow")
     # The longest files first: as the last, they would leave the other processes idle.
-    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
+    items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])
     _skip_oracles(items)
 
 

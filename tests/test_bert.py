@@ -143,6 +143,7 @@ def test_what_a_function_traces_is_not_read(encoder, shape):
         read(batch)
 
 
+@pytest.mark.exhaustive
 def test_texts_of_other_lengths_and_numbers_bring_no_warning(encoder):
     said = []
     handler = types.SimpleNamespace(level=0, handle=said.append)
@@ -379,19 +380,17 @@ def fit_in_keras(folder, backend="tensorflow", part="bert"):
     assert f"all checks passed on {backend}" in done.stdout, done.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "backend",
     [
         "tensorflow",
-        pytest.param("jax", marks=pytest.mark.exhaustive),
+        "jax",
         pytest.param(
             "torch",
-            marks=[
-                pytest.mark.exhaustive,
-                pytest.mark.skipif(
-                    not importlib.util.find_spec("torch"), reason="needs torch"
-                ),
-            ],
+            marks=pytest.mark.skipif(
+                not importlib.util.find_spec("torch"), reason="needs torch"
+            ),
         ),
     ],
 )

@@ -45,6 +45,7 @@ def test_vectors_and_words_are_those_of_tensorflow(on_tensorflow, on_jax):
     assert on_jax["words"].tolist() == on_tensorflow["words"].tolist()
 
 
+@pytest.mark.exhaustive
 def test_fit_learns_what_it_learns_on_tensorflow(on_tensorflow, on_jax):
     """Scores less exactly than losses: Adam divides the smallest gradients, whose last bits
     differ, by themselves."""

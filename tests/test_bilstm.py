@@ -192,6 +192,7 @@ def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
     assert (description["lstm_layers"], description["lstm_size"]) == (2, SIZE)
 
 
+@pytest.mark.exhaustive
 def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
     folder = shutil.copytree(trained, tmp_path / "copy")
     output = folder / "output"

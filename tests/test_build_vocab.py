@@ -238,6 +238,7 @@ def test_every_process_writes_the_same_bytes(tmp_path):
     check_same_bytes(tmp_path, "vocab.txt", size=190)
 
 
+@pytest.mark.exhaustive
 def test_pieces_stay_within_morphemes(build, capsys):
     pytest.importorskip("kiwipiepy")
     text = "영화를 봤다. 영화가 좋다. 영화는 좋았다.\n" * 20

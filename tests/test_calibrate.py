@@ -20,6 +20,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_a_temperature_is_in_results_answers_and_the_export(folder, untraced):
     files = classifier.custom(folder, "tsv", ["x", "y", "z", "x"])
     flags = {"do_predict": True, "do_eval": True, **files}
@@ -55,6 +56,7 @@ def test_a_temperature_is_in_results_answers_and_the_export(folder, untraced):
     assert "eval_ece = " in lines and "eval_ece_calibrated = " in lines
 
 
+@pytest.mark.exhaustive
 def test_labels_have_thresholds_of_their_own(folder, untraced):
     files = classifier.custom(folder, "tsv", ["x", "x,y", "", "x,z"])
     flags = files | {"label_kind": "several", "do_eval": True, "do_predict": True}

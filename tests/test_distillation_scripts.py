@@ -43,9 +43,8 @@ def test_every_script_trains_a_student_and_prints_both_scores(kind, taught, caps
     jobs.check_same_bits(before, after)
 
 
-@pytest.mark.parametrize(
-    "kind", tiers.cases(["single", "choice", "spans", "tags"], ["spans"])
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["single", "choice", "spans", "tags"])
 def test_a_student_needs_no_labels(kind, taught, capsys):
     """Only rows whose labels are not read."""
     files = taught(kind)

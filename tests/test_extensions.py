@@ -53,6 +53,7 @@ def modules_in(place: pathlib.Path) -> list[str]:
     return sorted(n for n in names if not any(word in n for word in optional))
 
 
+@pytest.mark.exhaustive
 def test_the_core_runs_without_family_and_recipes(tmp_path):
     core = copy(tmp_path / "core")
     program = "import importlib, sys\nfor n in sys.argv[1:]: importlib.import_module(n)"
@@ -179,6 +180,7 @@ def add_line(core, package):
     path.write_text(path.read_text().replace("= (\n", f'= (\n    "{package}",\n'))
 
 
+@pytest.mark.exhaustive
 def test_a_package_elsewhere_is_added_by_being_installed_whatever_the_line(stranger):
     core, package = stranger
     assert "it must be one of" in ask(core, package).stderr

@@ -130,6 +130,7 @@ def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys, untra
 # --- sentence vectors ----------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path, untraced):
     texts = write(tmp_path, *numbers(20), "a b ||| c d e")
     changes = {"input_file": texts, "layers": [-1, 1], "batch_size": 3}

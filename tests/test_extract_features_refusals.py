@@ -199,6 +199,7 @@ def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name):
     assert {path for path in tmp_path.rglob("*")} == files
 
 
+@pytest.mark.exhaustive
 def test_failing_in_the_middle_keeps_what_was_there(tmp_path, monkeypatch):
     """Two batches come out, then the machine says no."""
     calls = itertools.count()

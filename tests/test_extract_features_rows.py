@@ -27,6 +27,7 @@ from text.tokenizers.wordpiece import WordPiece
 from training.queries.text_features import Counts, Extractor, encode, make_rows
 
 
+@pytest.mark.exhaustive
 def test_batches_do_not_change_order_or_features(tmp_path):
     changes = {"input_file": write(tmp_path, *numbers(30)), "max_seq_length": 16}
     alone = lines_of(run(tmp_path, batch_size=1, **changes))

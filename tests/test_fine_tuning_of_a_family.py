@@ -27,6 +27,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("architecture", "head"), PAIRS)
 def test_every_task_trains(tmp_path, untraced, architecture, head):
     script, write_files, flags, score = TASKS[head]

@@ -46,6 +46,7 @@ def gradients_of(number, **settings):
     return trainer, (batch, {"loss": 4.0}, seeds)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("recompute", [False, True])
 def test_the_gradients_are_those_of_all_and_end_where_nothing_is_trained(recompute):
     (whole, inputs), (frozen, _) = (

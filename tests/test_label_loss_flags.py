@@ -70,6 +70,7 @@ def test_weights_of_tags_count_words(tmp_path):
     assert weights[0] == pytest.approx(total / (len(task.labels) * outside))
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_goes_on_with_the_same_loss(tmp_path, folder, capsys):
     files = classifier.custom(folder, "tsv", ["x"] * 7 + ["y"], number=160)
     changes = files | {"task_name": "custom", "data_dir": str(folder)}

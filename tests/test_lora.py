@@ -214,6 +214,7 @@ def test_a_base_is_read_once(folder, monkeypatch):
     assert Source.open(prefix).shapes() == shapes
 
 
+@pytest.mark.exhaustive
 def test_a_search_and_early_stopping_keep_adapters(folder, untraced):
     folder, run = folder
     changes = {"num_trials": 2, "early_stopping_patience": 1, "do_eval": True}

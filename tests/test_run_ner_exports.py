@@ -77,6 +77,7 @@ def exported(tmp_path_factory, request):
     return Exported(folder, **KINDS[request.param])
 
 
+@pytest.mark.exhaustive
 def test_a_saved_model_answers_as_the_script(exported):
     examples = exported.task.read("test")[: exported.size]
     assert len(examples) == exported.size

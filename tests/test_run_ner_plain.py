@@ -99,6 +99,7 @@ def words_of(path):
     return [line for line in lines if line.partition("\t")[0].isdigit()]
 
 
+@pytest.mark.exhaustive
 def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     folder, _, said = tagged
     assert "words have one of 3 tags that mark no entities (--tag_scheme=none)" in said
@@ -150,6 +151,7 @@ def test_evaluation_alone_knows_the_tags(tagged, untraced):
             jobs.run(run_ner, flags(folder, **common | {"tag_column": "upos"} | more))
 
 
+@pytest.mark.exhaustive
 def test_entities_of_characters_are_read_and_scored(tmp_path, capsys):
     files = write(tmp_path, characters, ".tsv")
     # A shape for all: it is traced once, and updates are many.

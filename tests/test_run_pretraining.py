@@ -205,6 +205,7 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
         run(tmp_path, input_file=[str(file) for file in files])
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys, untraced):
     golden = list(framing.read(RECORDS))
     output = tmp_path / "output"

@@ -144,6 +144,7 @@ def test_a_run_that_noted_no_teacher_had_none(tmp_path, untraced):
         run(tmp_path, num_train_steps=2, distill_from=teacher, hard_weight=1.0)
 
 
+@pytest.mark.exhaustive
 def test_a_student_learns_what_a_teacher_in_another_layout_expects(
     tmp_path, capsys, untraced
 ):

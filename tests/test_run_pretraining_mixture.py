@@ -36,6 +36,7 @@ def folder(tmp_path, monkeypatch, untraced):
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_losses_by_source_are_those_of_runs_over_one(folder, capsys):
     """Each is read whole, by a network that hardly changes and forgets nothing."""
     still = {"config": STILL, "learning_rate": 1e-20, "train_batch_size": 22}
@@ -121,6 +122,7 @@ def test_a_source_that_ends_begins_anew_and_says_so(folder, capsys):
     assert epochs == [step * 5 / 6 for step in range(1, 5)]
 
 
+@pytest.mark.exhaustive
 def test_another_mixture_continues_where_each_source_was(folder, capsys):
     """A phase: other shares, without one of the sources, and in batches of another size."""
     changes = {"optimizer": "stable_adamw", "log_every_steps": 1}
@@ -154,6 +156,7 @@ def test_another_mixture_continues_where_each_source_was(folder, capsys):
     assert last["epochs/wiki"] == (28 + 4) / 42
 
 
+@pytest.mark.exhaustive
 def test_a_source_that_phases_left_out_or_did_not_mix_is_read_on(folder):
     phases = (WEIGHTED, ["code*:1", "wiki*:10"], ["books*"], WEIGHTED)
     changes = {"train_batch_size": 11, "num_warmup_steps": 1, "log_every_steps": 1}

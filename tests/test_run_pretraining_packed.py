@@ -31,6 +31,7 @@ def static_records(tmp_path_factory):
     return make_records(folder, **given)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_ends_with_the_same_bits(
     tmp_path, capsys, untraced, records, monkeypatch
 ):
@@ -45,6 +46,7 @@ def test_a_killed_run_ends_with_the_same_bits(
     pretraining.run_twice(tmp_path, capsys, save_checkpoints_steps=2, **given)
 
 
+@pytest.mark.exhaustive
 def test_what_is_trained_is_evaluated_exported_and_fills_masks(
     tmp_path, capsys, untraced, static_records
 ):
@@ -67,6 +69,7 @@ def test_what_is_trained_is_evaluated_exported_and_fills_masks(
     assert "[MASK]: " in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif("electra" not in CONFIGS, reason="family/electra is not there")
 def test_replaced_tokens_are_found_in_packed_rows(tmp_path, untraced, records):
     config = dataclasses.replace(CONFIGS["electra"], vocab_size=3000)

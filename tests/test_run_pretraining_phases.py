@@ -33,6 +33,7 @@ def stable(tmp_path, untraced):
     run(tmp_path / "stable", **STABLE)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_stable_part_serves_decays_planned_or_not(tmp_path, capsys, stable):
     """Made longer, or branched and killed on the way: the bits of one run."""

@@ -11,7 +11,7 @@ import run_retrieval
 from training.backend import tf
 from modeling.architectures.bert import BertEncoder
 from serving.predictor import Predictor
-from tests import jobs, relatives
+from tests import jobs, relatives, tiers
 from tests.conversion import convert
 from tests.vectors import (
     LETTERS,
@@ -196,7 +196,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", tiers.cases(RUNS, ["texts", "margin", "cosine"]))
 def test_each_loss_learns_and_scores_are_correlations(folder, name, untraced):
     for split, seed in (("train", 1), ("dev", 2)):
         rows = [
@@ -286,6 +286,7 @@ def test_python_embeds_as_the_model_was_trained(trained):
     np.testing.assert_allclose(found, by_hand, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_prompts_and_projection_belong_to_the_model(folder, untraced):
     given = {"query_prompt": "a ", "passage_prompt": "b b ", "projection_size": 6}
     run(folder, do_train=True, do_eval=True, do_export=True, vector_size=5, **given)
@@ -318,6 +319,7 @@ def test_prompts_and_projection_belong_to_the_model(folder, untraced):
     assert given.items() <= task.items()
 
 
+@pytest.mark.exhaustive
 def test_a_student_learns_the_vectors_of_its_teacher(trained, folder, untraced):
     given = {
         "do_train": True,

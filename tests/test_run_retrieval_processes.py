@@ -7,7 +7,7 @@ import pytest
 
 import tests
 from training.storage.source import Source
-from tests import forked, jobs, tiers
+from tests import forked, jobs
 from tests.vectors import flags, run, scored_pairs, write_files, write_table
 
 ON_TWO_CPUS = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
@@ -35,8 +35,9 @@ LOSSES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("xla", tiers.cases([False, True], [False]))
+@pytest.mark.parametrize("xla", [False, True])
 def test_replicas_and_micro_batches_compare_all_rows_of_an_update(folder, loss, xla):
     write_table(folder / "scored.tsv", scored_pairs(64, seed=5))
     given = LOSSES[loss] | {

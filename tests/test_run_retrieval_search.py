@@ -147,6 +147,7 @@ def test_many_vectors_are_in_a_file_and_give_the_same(trained, monkeypatch, untr
     assert runs[0].read_text() == runs[1].read_text()
 
 
+@pytest.mark.exhaustive
 def test_an_export_of_fewer_bits_is_scored_by_whole_searches(
     trained, monkeypatch, untraced
 ):

@@ -132,6 +132,7 @@ def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
     assert results(folder)["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path, untraced):
     copy = shutil.copytree(json_trained, tmp_path / "copy")
     before = results(copy)

@@ -54,6 +54,7 @@ def exported(tmp_path_factory):
     return Exported(tmp_path_factory.mktemp("swag"))
 
 
+@pytest.mark.exhaustive
 def test_a_saved_model_answers_as_the_script(exported):
     examples = exported.task.read("test")[:200]
     assert len(examples) == 200

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import tests
-from tests import jobs, tiers
+from tests import jobs
 
 SCRIPTS = sorted(
     {path.name for path in tests.ROOT.glob("*.py")}
@@ -183,12 +183,11 @@ def test_what_checks_flags_is_defined_before_they_are_read(script):
         assert used_by(statement) <= known | local
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="only asked for on x86"
 )
-@pytest.mark.parametrize(
-    "given, used", tiers.cases([({}, True), ({_ONEDNN: "0"}, False)], [({}, True)])
-)
+@pytest.mark.parametrize("given, used", [({}, True), ({_ONEDNN: "0"}, False)])
 def test_onednn_is_used_unless_the_user_says_otherwise(given, used):
     """TensorFlow alone would not use it on processors without AVX-512 VNNI."""
     asked = (

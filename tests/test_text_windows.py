@@ -86,6 +86,7 @@ def test_the_whole_text_answers_alone_and_in_an_export(folder, pooling, capsys):
     assert description["window_pooling"] == pooling
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_goes_on_and_a_model_remembers_its_windows(
     folder, tmp_path, capsys
 ):

@@ -60,6 +60,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_a_bilstm_on_vectors_learns_what_order_tells_and_answers_raw_text(trained):
     assert jobs.results(trained)["eval_accuracy"] == 1.0
     weights = jobs.weights(trained)

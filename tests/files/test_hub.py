@@ -236,6 +236,7 @@ def test_without_the_package_the_line_says_what_to_install(monkeypatch):
         Source.open(ADDRESS)
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_on_without_the_hub(server, tmp_path, monkeypatch):
     folder = tmp_path / "task"
     folder.mkdir()

@@ -8,7 +8,7 @@ import pytest
 from training.backend import tf
 from modeling import block_attention, custom_gradients, fusion, layers, row_random
 from modeling.objectives.masked_lm import MaskedLM
-from tests import relatives, samples, tiny
+from tests import relatives, samples, tiers, tiny
 
 RATE = 0.4
 SIZES = samples.SIZES | {"attention_probs_dropout_prob": RATE, "num_hidden_layers": 1}
@@ -70,7 +70,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", tiers.cases([False, True], [True]))
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_gradients_are_those_of_all_pairs_at_once(case, compiled):
     *tensors, upstream = draws(4)
@@ -130,6 +130,7 @@ def test_blocks_that_nobody_sees_are_not_read():
         np.testing.assert_array_equal(is_finite, row != 1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["bert", "modern_bert"])
 def test_a_compiled_program_that_keeps_only_outputs_learns_the_same(monkeypatch, name):
     """With dropout, whose masks are drawn again."""

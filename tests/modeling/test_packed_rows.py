@@ -9,7 +9,7 @@ from training.backend import tf
 from modeling import block_attention, custom_gradients, losses
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.table import OBJECTIVES
-from tests import tiny
+from tests import tiers, tiny
 from tests.relatives import CONFIGS
 
 LENGTHS = ((5, 17, 9), (30,))  # of the documents of two rows
@@ -84,7 +84,7 @@ def learned(objective, network, batch):
 
 
 @pytest.mark.parametrize("in_blocks", [False, True])
-@pytest.mark.parametrize("name", ABLE)
+@pytest.mark.parametrize("name", tiers.cases(ABLE, ["bert", "gpt", "modern_bert"]))
 def test_packed_and_apart_are_equal(monkeypatch, name, in_blocks):
     config, objective = ALL[name], MaskedLM()
     if in_blocks:

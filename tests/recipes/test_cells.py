@@ -176,6 +176,7 @@ cells.Runner(sys.argv[3], 1, print).run([cell], {})
 """
 
 
+@pytest.mark.exhaustive
 def test_asked_to_end_it_ends_its_processes(root):
     line = [sys.executable, "-c", WAITING, tests.ROOT, root.parent, root]
     process = jobs.started(list(map(str, line)))

@@ -136,17 +136,21 @@ def test_a_token_contributes_what_a_sum_over_many_points_says(pairs, folder):
     places = np.flatnonzero(ids[0].numpy() >= len(SPECIAL_TOKENS))
     label = task.labels.names.index(found["label"][0].decode())
     words = table.numpy()
+
+    @tf.function
+    def slopes():
+        with tf.GradientTape() as tape:
+            outputs = model({"input_ids": ids, "segment_ids": segments})
+            logit = outputs["logits"][0, label]
+        return tape.gradient(logit, table.value)
+
     sums = np.zeros(words.shape[0])  # over the places of a word, which move together
     for step in range(300):
         share = (step + 0.5) / 300
         moved = words[MASK] + share * (words - words[MASK])
         moved[: len(SPECIAL_TOKENS)] = words[: len(SPECIAL_TOKENS)]
         table.assign(moved)
-        with tf.GradientTape() as tape:
-            outputs = model({"input_ids": ids, "segment_ids": segments})
-            logit = outputs["logits"][0, label]
-        slopes = tape.gradient(logit, table.value).numpy()
-        sums += (slopes * (words - words[MASK])).sum(axis=1) / 300
+        sums += (slopes().numpy() * (words - words[MASK])).sum(axis=1) / 300
     table.assign(words)
     by_word = np.zeros(len(sums))
     numbers = ids[0].numpy()[places]
@@ -155,7 +159,8 @@ def test_a_token_contributes_what_a_sum_over_many_points_says(pairs, folder):
     np.testing.assert_allclose(by_word[used], sums[used], atol=0.01 * abs(sums).max())
 
 
-@pytest.mark.parametrize("pooling", tiers.cases(["mean", "max", "first"], ["max"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_windows_of_a_long_text_contribute_as_they_are_pooled(folder, pooling):
     task = classifier_of(
         folder,
@@ -189,7 +194,8 @@ def test_words_of_a_text_have_what_their_tokens_contribute():
 # --- Spans and tags ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version_2", tiers.cases([False, True], [True]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("version_2", [False, True])
 def test_contributions_add_up_to_start_and_end_of_an_answer(tmp_path, version_2):
     """Of the answer that is served, in the window it is from, or of none."""
     squad.write_files(tmp_path)
@@ -225,7 +231,8 @@ def test_contributions_add_up_to_start_and_end_of_an_answer(tmp_path, version_2)
     assert set(np.unique(found["parts"])) == {-1, 0, 1}
 
 
-@pytest.mark.parametrize("in_context", tiers.cases([False, True], [False]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("in_context", [False, True])
 def test_words_contribute_to_the_tags_of_each_other(tmp_path, in_context):
     config = dataclasses.replace(ner.TINY, **SIZES)
     ner.write_files(tmp_path, config)
@@ -294,6 +301,7 @@ def exported(every_export_is_checked, tmp_path_factory):
     return folder / "output"
 
 
+@pytest.mark.exhaustive
 def test_predict_explains_each_row_by_words_of_the_users_own_text(
     exported, capsysbinary, monkeypatch
 ):
@@ -321,6 +329,7 @@ def test_predict_explains_each_row_by_words_of_the_users_own_text(
     ]
 
 
+@pytest.mark.exhaustive
 def test_mistakes_show_what_words_contributed(exported):
     page = (exported / "mistakes.html").read_text()
     assert page.count('<span title="') > 2
@@ -328,7 +337,7 @@ def test_mistakes_show_what_words_contributed(exported):
 
 
 def test_a_model_without_explanations_is_refused_before_it_is_loaded(
-    exported, tmp_path, monkeypatch
+    tmp_path, monkeypatch
 ):
     folder = exports.write(tmp_path, "label")
     monkeypatch.setattr("serving.predictor._load", None)

@@ -138,6 +138,7 @@ def test_raw_text_gives_the_scripts_predictions_of_a_label(exported, predictor):
     assert_gives_the_scripts_predictions(exported / "output", predictor)
 
 
+@pytest.mark.exhaustive
 def test_raw_text_gives_the_scripts_predictions_of_a_number(folder, untraced, unloaded):
     write_sets(folder, KINDS["number"], pairs=True)
     kind = {"label_kind": "number", "text_b_column": "other", "train_batch_size": [20]}
@@ -264,6 +265,7 @@ def test_an_export_that_answers_otherwise_leaves_nothing(copied, monkeypatch):
     assert not list((copied / "output").glob(".export~bert~*"))
 
 
+@pytest.mark.exhaustive
 def test_an_export_that_only_python_can_use_leaves_nothing(copied, monkeypatch):
     made = tf.lookup.StaticHashTable
     anonymous = functools.partial(made, experimental_is_anonymous=True)

@@ -20,7 +20,6 @@ from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from serving import speed
 from serving.predictor import Predictor
-from tests import tiers
 from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -81,7 +80,8 @@ def best_chances(model, texts):
     ]
 
 
-@pytest.mark.parametrize("precision", tiers.cases(("float32", "int8"), ("float32",)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_masks_in_fewer_bits_and_other_formats(tmp_path, monkeypatch, precision):
     monkeypatch.setattr(speed, "measure", lambda forms, rows: dict.fromkeys(forms, 1))
     golden = GOLDEN / "checkpoint"

@@ -24,7 +24,7 @@ from serving.batcher import Batcher, Limits
 from serving.predictor import Predictor
 from serving.served_model import ServedModel
 from serving.server_log import Log
-from tests import exports
+from tests import exports, tiers
 from tests.serving.clients import PREDICT, Faulty, send, serving
 from tests.serving.test_server_load import wait_until
 
@@ -102,7 +102,7 @@ def test_one_large_request_does_not_keep_the_others_waiting():
     assert ["small"] in [batch[-1:] for batch in batches[:3]]
 
 
-@pytest.mark.parametrize("form", exports.FORMS)
+@pytest.mark.parametrize("form", tiers.cases(exports.FORMS, ["label", "span"]))
 def test_openapi_describes_what_goes_in_and_out(form, port):
     status, document, _ = send(port(form), None, "/openapi.json", "GET")
     assert status == 200 and document["openapi"].startswith("3.1")

@@ -396,6 +396,7 @@ def test_words_of_a_text_are_colored_by_what_they_contribute(explained):
     assert "0.7)" in tag.value_of_css_property("background-color")
 
 
+@pytest.mark.exhaustive
 def test_words_are_colored_for_each_tag(explained):
     each = {"logit": 1.5, "baseline_logit": 0.5, "word": 0, "label": "B-PER"}
     page = explained("tags", [{**each, "contributions": [1.5, -0.5, 0.0]}])

@@ -10,7 +10,9 @@ import predict
 from errors import UserError
 from serving import runtimes
 from serving.predictor import Predictor
-from tests import ner, squad, swag, tiers, vectors
+from tests import ner, squad, swag, vectors
+
+pytestmark = pytest.mark.exhaustive  # an export of each form in three formats
 
 FILES = ("model.onnx", "model.tflite")
 CASES = {"span": squad, "tags": ner, "choice": swag, "vector": vectors}
@@ -46,7 +48,7 @@ def assert_same(answers, expected):
         assert answers == (pytest.approx(expected, abs=1e-4) if is_number else expected)
 
 
-@pytest.fixture(scope="module", params=tiers.cases(CASES, ["span"]))
+@pytest.fixture(scope="module", params=CASES)
 def exported(request, tmp_path_factory):
     """A form, and the folder of a model that was trained a little."""
     module, folder = CASES[request.param], tmp_path_factory.mktemp(request.param)

@@ -86,6 +86,7 @@ def row():
 MOST_BYTES = {"bfloat16": 0.6, "float16": 0.7, "int8": 0.5}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "precision, formats",
     [
@@ -124,6 +125,7 @@ def test_fewer_bits_answer_nearly_the_same(folder, float32, precision, formats):
     np.testing.assert_allclose(found[0], probabilities(export, ["a cat"])[0], atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_form_is_timed_in_a_process_of_its_own(float32):
     model = str(float32 / "tensors" / "1")
     ids = np.array([[2, 7, 9, 3, *[0] * 12]], np.int32)

@@ -24,6 +24,7 @@ def learned(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_a_run_learns_answers(learned, tmp_path):
     folder = shutil.copytree(learned, tmp_path / "copy")
     values = results(folder)

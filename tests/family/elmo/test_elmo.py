@@ -256,6 +256,7 @@ def whole(given, tmp_path):
     return tmp_path / "whole"
 
 
+@pytest.mark.exhaustive
 def test_a_pre_training_learns_and_a_tagger_its_mix(whole, given, tmp_path):
     found = {k: float(v) for k, v in results(whole).items()}
     ways = found["forward_loss"], found["backward_loss"]

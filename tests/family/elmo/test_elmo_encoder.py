@@ -333,6 +333,7 @@ def test_operations_of_both_directions_of_an_elmo():
 # --- Its tokenizer in a SavedModel does the same as in Python ------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_server_gives_the_same_ids(tmp_path):
     words = "".join(f"{word}\n" for word in [*SPECIAL, "é", "cats,", "a"])
     (tmp_path / "words.txt").write_text(words)
@@ -347,6 +348,7 @@ CONFIG = relatives.CONFIGS["elmo"]
 DIRECTIONS = ("forward", "backward")
 
 
+@pytest.mark.exhaustive
 def test_a_run_adapts_projections(tmp_path):
     start = relatives.classifier_from_a_start(tmp_path, CONFIG)
     found = [f"elmo/layer_{n}/{d}_projection" for n in (0, 1) for d in DIRECTIONS]

@@ -109,6 +109,7 @@ def check_graph(tokenizer, graph, texts):
         assert tuple(column[number] for column in found) == expected, text
 
 
+@pytest.mark.exhaustive
 def test_a_graph_gives_the_same(tokenizer, graph):
     texts = [case["text"] for case in CASES]
     check_graph(tokenizer, graph, texts)
@@ -302,6 +303,7 @@ def test_text_that_is_not_lowercased_is_refused(tmp_path):
 # --- Its tokenizer in a SavedModel does the same as in Python ------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_server_gives_the_same_ids(tmp_path):
     path = tests.GOLDEN / "gpt_bpe" / "encoder_bpe_40000.json"
     tokenizer = TokenizerOptions().load_tokenizer(str(path))

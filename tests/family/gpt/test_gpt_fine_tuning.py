@@ -300,6 +300,7 @@ def pre_training(records):
     }
 
 
+@pytest.mark.exhaustive
 def test_a_pre_training_is_exported(pre_training, tmp_path, untraced):
     more = {"num_train_steps": 2, "do_export": True, "vocab_file": VOCAB_FILE}
     run(tmp_path, **pre_training | more)

@@ -58,6 +58,7 @@ def test_every_task_trains_with_layerwise_rates_and_is_exported(
     assert list((tmp_path / "output" / "export").rglob("saved_model.pb"))
 
 
+@pytest.mark.exhaustive
 def test_adapters_of_one_matrix_a_layer_are_kept_resumed_and_merged(tmp_path, untraced):
     run = classifier_from_a_start(tmp_path, CONFIG, pooling="mean")
     layers = range(CONFIG.num_hidden_layers)

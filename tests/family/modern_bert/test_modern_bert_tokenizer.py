@@ -102,6 +102,7 @@ def test_a_word_begins_after_what_is_cut_out(ours):
     assert starts[0] == starts[first] == 1 and starts.sum() == 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_graph_gives_the_same(ours, tmp_path):
     graph = graph_of(ours, str(tmp_path))

@@ -77,6 +77,7 @@ def write_lines(path, objects):
     path.write_text("".join(f"{json.dumps(each)}\n" for each in objects))
 
 
+@pytest.mark.exhaustive
 def test_a_classifier_of_pairs(folder):
     rows = [
         {"a": a, "b": b, "label": str(i % 2)}

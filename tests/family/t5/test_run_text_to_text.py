@@ -66,6 +66,7 @@ def test_it_learns_to_write(trained):
     assert f"<title>{trained.name} (dev): output</title>" in page
 
 
+@pytest.mark.exhaustive
 def test_an_export_writes_the_same(trained, tmp_path):
     model = Predictor(str(trained / "output"))
     assert model.description["form"] == "text"

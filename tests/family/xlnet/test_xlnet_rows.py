@@ -168,6 +168,7 @@ def test_answers_are_those_of_the_release(examples, tokenizer):
         assert answer.null_odds == GOLDEN["null_odds"][example.id]
 
 
+@pytest.mark.exhaustive
 def test_a_graph_answers_the_same(tokenizer):
     """With rows of a window, a question and [CLS], and "no answer" at that."""
     texts = ['The simple form, "assert", is. It was added in 1999, falsé is', "", "a"]

@@ -183,6 +183,7 @@ assert "tensorflow" not in sys.modules
 """
 
 
+@pytest.mark.exhaustive
 def test_jax_draws_the_same_masks(tmp_path):
     batch = rows(np.random.default_rng(0).integers(8, WIDTH + 1, 24), first=-3)
     np.savez(tmp_path / "batch.npz", **batch)
@@ -281,6 +282,7 @@ def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path, untraced):
         train(tmp_path / "in parts", records, eval_input_file=[changed])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_run_may_mask_another_share_than_its_records_say(tmp_path, untraced):
     """As if they had been made with that."""

@@ -128,6 +128,7 @@ def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
     assert not (drawn & ~candidates).any()
 
 
+@pytest.mark.exhaustive
 def test_choices_do_not_depend_on_how_rows_are_divided_or_compiled():
     starts, candidates = long_rows(24)
     objective = masks(128, 19, shares=ngram_shares(3))

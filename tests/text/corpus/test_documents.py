@@ -136,6 +136,7 @@ DAMAGED = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("damage", "suffix", "input_format"), DAMAGED)
 def test_damage_in_a_later_piece_is_named_by_its_line(
     tmp_path, monkeypatch, damage, suffix, input_format

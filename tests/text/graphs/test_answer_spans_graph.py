@@ -222,6 +222,7 @@ def test_answers_are_those_of_python(pairs, lengths, seed, values, options):
     check_answers(asked, logits, max_answer_length=4, **options)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_answers_to_real_questions_are_those_of_python(version, null):
@@ -256,6 +257,7 @@ def test_rows_may_begin_with_text_and_their_end_means_no_answer(family, untraced
     assert 0 < found["answer"].count(b"") < 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("threshold", [float("-inf"), -1.0, 1e9, float("inf")])
 def test_the_threshold_decides_whether_there_is_an_answer(threshold):
     asked = Asked([("a", text) for text in ("cat the", "the", "")] * 9, LENGTHS[2])
@@ -269,6 +271,7 @@ def test_the_threshold_decides_whether_there_is_an_answer(threshold):
         assert not any(is_answered)
 
 
+@pytest.mark.exhaustive
 def test_without_a_candidate_the_answer_is_python_s():
     pairs = [("a", ""), ("", "\0 \n"), ("a", "cat"), ("", "the cat")]
     asked = Asked(pairs, LENGTHS[0])
@@ -283,6 +286,7 @@ def test_without_a_candidate_the_answer_is_python_s():
     assert found["answer"][:3] == [b""] * 3
 
 
+@pytest.mark.exhaustive
 def test_an_empty_batch_has_no_answers():
     for null in (False, True):
         asked = Asked([], LENGTHS[0])

@@ -51,6 +51,7 @@ def served(documents, numbers, windows, found, **options):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("with_null", [False, True])
 def test_a_graph_answers_as_python_does(with_null):
     rng = np.random.default_rng(1)

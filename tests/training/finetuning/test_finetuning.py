@@ -108,6 +108,7 @@ def test_resumed_run_ends_with_the_same_bits(folder, untraced):
     assert results(folder) == numbers
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)]
 )

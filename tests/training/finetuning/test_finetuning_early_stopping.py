@@ -37,6 +37,7 @@ def test_early_stopping_keeps_the_best_evaluation(
     assert results(folder)["eval_accuracy"] == 0.9
 
 
+@pytest.mark.exhaustive
 def test_after_a_resume_the_best_is_that_of_the_run(
     folder, capsys, monkeypatch, untraced
 ):
@@ -71,6 +72,7 @@ def test_after_a_resume_the_best_is_that_of_the_run(
     assert results(folder, "one")["eval_loss"] == numbers["eval_loss"]
 
 
+@pytest.mark.exhaustive
 def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
     folder, monkeypatch, untraced
 ):

@@ -43,6 +43,7 @@ def test_search_tries_every_combination_with_every_seed(folder):
     assert trials == [(1e-3, 5), (1e-3, 6), (3e-3, 5), (3e-3, 6)]
 
 
+@pytest.mark.exhaustive
 def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch, untraced):
     straight = weights(once("searched")[0])
     calls = []

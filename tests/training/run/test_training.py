@@ -139,7 +139,8 @@ def batch():
     return next(iter(parsed().training(8, seed=0))) | rows
 
 
-@pytest.mark.parametrize("kind", tiers.cases(COMPILED, ["pairs"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", COMPILED)
 def test_an_update_compiles_whole_in_bfloat16_and_is_about_that_in_float32(kind, batch):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
     objective, config, steps = COMPILED[kind]

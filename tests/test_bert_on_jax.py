@@ -55,6 +55,7 @@ def test_fit_learns_what_it_learns_on_tensorflow(on_tensorflow, on_jax):
     np.testing.assert_allclose(on_jax["jax"], on_tensorflow["tensorflow"], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_files_of_keras_are_read_by_the_other_backend(folder, on_tensorflow, on_jax):
     again = _run(folder, "tensorflow", "read", folder / "jax.keras")
     np.testing.assert_allclose(again["jax"], on_jax["jax"], atol=1e-5)

@@ -219,6 +219,7 @@ def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
         classify(folder, **training, lstm_size=None)
 
 
+@pytest.mark.exhaustive
 def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path):
     plain = {"lstm_layers": 0, "lstm_size": None, "num_train_epochs": [1.0]}
     plain |= {"output_dir": str(tmp_path / "output")}
@@ -230,6 +231,7 @@ def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path
         classify(trained, **plain | LSTM, do_train=True)
 
 
+@pytest.mark.exhaustive
 def test_hugging_faces_layout_has_no_name_for_them(trained, tmp_path):
     given = {"input": [str(trained / "output")], "output_dir": str(tmp_path / "theirs")}
     with pytest.raises(UserError, match="lstm_0/.*: Hugging Face's layout has no name"):

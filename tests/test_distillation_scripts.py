@@ -70,6 +70,7 @@ def test_a_training_set_needs_no_labels(kind, taught, capsys):
         files.run("labels_needed", hard_weight=1.0, **given)
 
 
+@pytest.mark.exhaustive
 def test_a_student_needs_no_questions_to_answer(taught):
     """SQuAD's training alone."""
     taught("spans").run("trained", predict_file=None, num_train_epochs=[0.2])

@@ -8,10 +8,11 @@ import pytest
 
 import run_ner
 import tests
-from tests import served, tiers
+from tests import served
 from tests.ner import DEEP, TINY, flags
 from text.tasks import tags
 
+pytestmark = pytest.mark.exhaustive
 GOLDEN = tests.GOLDEN / "squad"
 
 
@@ -71,13 +72,12 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=tiers.cases(KINDS, ["context"]))
+@pytest.fixture(scope="module", params=KINDS)
 def exported(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp(request.param)
     return Exported(folder, **KINDS[request.param])
 
 
-@pytest.mark.exhaustive
 def test_a_saved_model_answers_as_the_script(exported):
     examples = exported.task.read("test")[: exported.size]
     assert len(examples) == exported.size

@@ -110,6 +110,7 @@ def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     ) in said
 
 
+@pytest.mark.exhaustive
 def test_an_export_answers_with_the_tags_of_the_run(tagged):
     folder, _, _ = tagged
     served = predictor.Predictor(str(folder / "output"))
@@ -120,6 +121,7 @@ def test_an_export_answers_with_the_tags_of_the_run(tagged):
     assert min(answer["probabilities"]) > 0.5
 
 
+@pytest.mark.exhaustive
 def test_evaluation_alone_knows_the_tags(tagged, untraced):
     folder, files, _ = tagged
     trained = results(folder)

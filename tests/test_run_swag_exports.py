@@ -10,6 +10,7 @@ import tests
 from tests import served
 from tests.swag import TINY, check_same, flags, write_json_lines
 
+pytestmark = pytest.mark.exhaustive
 GOLDEN = tests.GOLDEN / "squad"
 
 
@@ -54,7 +55,6 @@ def exported(tmp_path_factory):
     return Exported(tmp_path_factory.mktemp("swag"))
 
 
-@pytest.mark.exhaustive
 def test_a_saved_model_answers_as_the_script(exported):
     examples = exported.task.read("test")[:200]
     assert len(examples) == 200

@@ -13,6 +13,7 @@ from family.modern_bert.config import ModernBertConfig
 from modeling import custom_gradients, layers, losses
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
+from tests import tiers
 from tests.family.modern_bert import golden
 from training.interchange.table import ADAPTERS
 
@@ -87,7 +88,7 @@ def whole_attention(monkeypatch):
 
 
 @pytest.mark.parametrize("window", [1, 2, 6, 7])
-@pytest.mark.parametrize("length", [29, 30, 36, 41])
+@pytest.mark.parametrize("length", tiers.cases([29, 30, 36, 41], [29, 36]))
 def test_blocks_see_what_a_mask_of_the_window_sees(window, length, monkeypatch):
     """In rows that fill the last block or do not; with padding, and without a mask."""
     config = dataclasses.replace(SMALL, local_attention=window)

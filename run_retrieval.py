@@ -258,12 +258,12 @@ class Options(FineTuningOptions):
                     f"--{item.name} has no effect with --loss={self.loss_in_use}; it is "
                     f"for {' and '.join(losses)}"
                 )
-        if self.loss_in_use in ("in_batch_negatives", "cosent") and self.do_train:
-            if 1 in self.train_batch_size:
-                raise UserError(
-                    f"--train_batch_size=1: --loss={self.loss_in_use} compares the rows of "
-                    "a batch with each other; pass at least 2"
-                )
+        of_batch = self.loss_in_use in ("in_batch_negatives", "cosent")
+        if of_batch and self.do_train and 1 in self.train_batch_size:
+            raise UserError(
+                f"--train_batch_size=1: --loss={self.loss_in_use} compares the rows of a "
+                "batch with each other; pass at least 2"
+            )
 
     @property
     def loss_in_use(self) -> str:
@@ -369,24 +369,17 @@ class SentenceVectorTask(ServedTask):
         is_train = split in ("train", _MINED)
         kind = flags.train_kind if is_train else flags.evaluated_kind
         if kind == _COLLECTION:
-            return self._keep(
-                split,
-                retrieval_files.read_collection(
-                    flags.data_dir, name, flags.max_line_mb
-                ),
+            found = retrieval_files.read_collection(
+                flags.data_dir, name, flags.max_line_mb
             )
+            return self._keep(split, found)
         path = os.path.join(flags.data_dir, name)
         left_out = self._left_out[split] = collections.Counter()
-        groups = text_groups.read(
-            path,
-            kind,
-            flags.columns(kind),
-            text_groups.GroupSettings(
-                tuple(flags.score_range), flags.pairs_per_text, flags.seed
-            ),
-            flags.max_line_mb,
-            left_out,
+        settings = text_groups.GroupSettings(
+            tuple(flags.score_range), flags.pairs_per_text, flags.seed
         )
+        columns, most = flags.columns(kind), flags.max_line_mb
+        groups = text_groups.read(path, kind, columns, settings, most, left_out)
         if split == "train":
             return [self._with_prompts(group) for group in groups]
         judged = text_groups.judged_texts(groups)
@@ -400,12 +393,10 @@ class SentenceVectorTask(ServedTask):
         return self._texts(collection.queries.values(), collection.passages.values())
 
     def _texts(self, queries, passages):
-        vectors = self.vectors
-        other = (
-            vectors.query_prompt if self.flags.has_scores else vectors.passage_prompt
-        )
+        first, other = self.vectors.query_prompt, self.vectors.passage_prompt
+        other = first if self.flags.has_scores else other
         return [
-            *(vectors.query_prompt + text for text in queries),  # no copy without one
+            *(first + text for text in queries),  # no copy without one
             *(other + text for text in passages),
         ]
 
@@ -422,6 +413,11 @@ class SentenceVectorTask(ServedTask):
         if isinstance(examples[0], str):
             return layout
         number = max(len(group.texts) for group in examples)
+        if number == 2 and self.flags.loss_in_use == "triplet_margin":
+            raise UserError(
+                f"{self.flags.train_file}: no row has a text that does not fit; "
+                "--loss=triplet_margin learns from nothing else, so pass another loss"
+            )
         fields = {"text_keys": Field("int64", (number,))}
         if examples[0].score is not None:
             fields["scores"] = Field("float32")

@@ -98,7 +98,9 @@ def models(flags: Options) -> Iterator[_Model]:
     if flags.squad_dir:
         names = {"train_file": "train-v1.1.json", "predict_file": "dev-v1.1.json"}
         own = {k: os.path.join(flags.squad_dir, v) for k, v in names.items()}
-        own |= rate | {"num_train_epochs": flags.squad_epochs, "max_seq_length": 256}
+        most = read_config(flags.bert_config_file).max_position_embeddings
+        own |= {"max_seq_length": min(256, most)}
+        own |= rate | {"num_train_epochs": flags.squad_epochs}
         yield _Model("squad", "run_squad.py", own)
     if flags.base_config_file:
         own = {"task_name": "SST-2", "data_dir": os.path.join(flags.output_dir, "rows")}

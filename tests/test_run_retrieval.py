@@ -267,6 +267,14 @@ def test_bad_input_is_refused_in_one_line(folder, name):
     jobs.check_refused(run, folder, message, do_train=True, **changes)
 
 
+def test_negatives_that_no_row_has_are_refused(folder):
+    row = {"query": "a", "positive": "b", "negative": []}
+    (folder / "train.jsonl").write_text(f"{json.dumps(row)}\n" * 8)
+    message = "train.jsonl: no row has a text that does not fit; --loss=triplet_margin"
+    given = {"train_kind": "triplets", "loss": "triplet_margin", "do_train": True}
+    jobs.check_refused(run, folder, message, train_file="train.jsonl", **given)
+
+
 @pytest.mark.parametrize("score", ["5.1", "-1", "high", "nan"])
 def test_scores_outside_their_range_are_refused(folder, score):
     row = {"sentence1": "a", "sentence2": "b", "score": score}

@@ -290,6 +290,7 @@ def _page(model: ServedModel, others: list[str]) -> HTMLResponse:
         "title": predictor.title or model.name,
         "form": predictor.description["form"],
         "inputs": dict(predictor.parts),
+        "optional": list(predictor.defaults),
         "mask": predictor.description.get("mask", "[MASK]"),
         "characters": predictor.description.get("characters", False),
     }

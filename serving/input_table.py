@@ -4,9 +4,11 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from errors import UserError
+from absl import logging
+
+from errors import UserError, count
 from files import inputs, sources, tables
 from serving.predictor import Served
 from text.corpus.columns import Parquet
@@ -37,18 +39,25 @@ class InputTable:
         predictor: Served,
         max_line_mb: int | None = None,
         as_json: bool = True,
+        reserved: Collection[str] = (),
+        needs_text: bool = False,
     ):
         """Args:
         path: "-" is standard input.
         form: one of FORMS; None takes it from the path.
         max_line_mb: see `inputs.lines`.
         as_json: whether rows are written as JSON.
+        reserved: names that other columns must not have, besides those in an answer.
+        needs_text: whether blank lines of a file are no rows, and a file without rows is
+            refused.
         """
         self.path, self.predictor = path, predictor
         self.max_line_mb, self._as_json = max_line_mb, as_json
+        self._reserved = {*predictor.names, *reserved}
         self.name = inputs.name(path)
         self.is_file = path != inputs.STANDARD_INPUT
         self.is_terminal = not self.is_file and sys.stdin.isatty()
+        self._has_counted_blank = False
         is_local = self.is_file and not sources.is_remote(path)
         if is_local and not stat.S_ISREG(os.stat(path).st_mode):
             raise UserError(f"{path}: is not a regular file; pipe it to standard input")
@@ -58,7 +67,8 @@ class InputTable:
                 "standard input: cannot be Parquet, whose end is read first; name the file "
                 "with --input_file"
             )
-        kinds = predictor.parts.values()
+        self._needs_text = needs_text and self.is_file
+        kinds = [predictor.parts[name] for name in predictor.required]
         if self.form == "lines" and len(kinds) > 1:
             raise UserError(
                 f"{self.name}: a line is not enough because the model takes "
@@ -72,6 +82,7 @@ class InputTable:
 
     def rows(self) -> Iterator[tuple[str, dict]]:
         """Yields the place and the content of each row."""
+        place = None
         for number, row in self._rows_by_number():
             place = f"{self.name}:{number}"
             if self.form in ("tsv", "csv"):
@@ -79,6 +90,8 @@ class InputTable:
             self.predictor.check(self.request(row, place), place)
             self._check_others(row, place)
             yield place, row
+        if self._needs_text and place is None:
+            raise UserError(f"{self.name}: contains no texts")
 
     def _rows_by_number(self):
         if self.form == "lines":
@@ -106,7 +119,7 @@ class InputTable:
 
     def _check_others(self, row, place):
         """Checks that what the model does not take can go into the answer."""
-        if twice := [name for name in self.predictor.names if name in row]:
+        if twice := [name for name in row if name in self._reserved]:
             place = f"{self.name}:1" if self.form in ("tsv", "csv") else place
             raise UserError(
                 f"{place}: {twice[0]} is also a name in the answer; remove or rename it"
@@ -121,11 +134,12 @@ class InputTable:
 
     def _check_columns(self, row):
         request = self.request(row)
-        if missing := [name for name in self.predictor.parts if name not in request]:
+        required = self.predictor.required
+        if missing := [name for name in required if name not in request]:
             raise UserError(
-                f"{self.name}:1: no column {missing[0]!r} among "
-                f"{tables.spell(row, self.form)}; the first "
-                f"line must name the model's parts, {', '.join(self.predictor.parts)}"
+                f"{self.name}:1: has no column {missing[0]!r}, only "
+                f"{tables.spell(row, self.form)}; the first line must be a header with "
+                f"{' and '.join(required)}"
             )
 
     def request(self, row: dict, place: str = "") -> dict:
@@ -145,11 +159,18 @@ class InputTable:
         return parts
 
     def _lines(self):
-        ((name, kind),) = self.predictor.parts.items()
+        (name,) = self.predictor.required
+        kind, num_blank = self.predictor.parts[name], 0
         lines = inputs.lines(self.path, max_line_mb=self.max_line_mb)
         for number, line in enumerate(lines, start=1):
             text = line.removesuffix("\r")
+            if self._needs_text and not text.strip():
+                num_blank += 1
+                continue
             yield number, {name: self._list(text) if kind == "list" else text}
+        if num_blank and not self._has_counted_blank:
+            logging.warning("%s: skipped %s", self.name, count(num_blank, "blank line"))
+            self._has_counted_blank = True
 
     def _list(self, text):
         if self.predictor.description.get("characters"):

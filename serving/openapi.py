@@ -56,15 +56,14 @@ def _get(summary, schema):
 def _prediction(name, model):
     answer = _object(model.answer_schemas)
     parts = {part: _part(kind) for part, kind in model.parts.items()}
-    required = [part for part in parts if part not in model.defaults]
-    instance = _object(parts, required)
-    if len(parts) == 1:
-        instance = {"anyOf": [instance, *parts.values()]}
+    instance = _object(parts, model.required)
+    if len(model.required) == 1:
+        instance = {"anyOf": [instance, parts[model.required[0]]]}
     signature = {"const": "serving_default"}
     instances = {**list_of(instance), "maxItems": request_bodies.MAX_INSTANCES}
-    columns = _object({k: list_of(v) for k, v in parts.items()}, required)
-    if len(parts) == 1:
-        columns = {"anyOf": [columns, list_of(*parts.values())]}
+    columns = _object({k: list_of(v) for k, v in parts.items()}, model.required)
+    if len(model.required) == 1:
+        columns = {"anyOf": [columns, list_of(parts[model.required[0]])]}
     outputs = _object({k: list_of(v) for k, v in model.answer_schemas.items()})
     if len(model.answer_schemas) == 1:
         outputs = list_of(*model.answer_schemas.values())

@@ -40,6 +40,7 @@ class Served:
         description: as given.
         parts: the parts of a request by name, each "text" or "list".
         defaults: those that may be omitted, and what they then are.
+        required: the names of the others.
         note: hears of requests and their answers.
         explains: whether answers have explanations.
     """
@@ -57,6 +58,7 @@ class Served:
         self._directory = directory
         self.parts: Mapping[str, str] = description["inputs"]
         self.defaults: Mapping[str, object] = description.get("defaults", {})
+        self.required = [name for name in self.parts if name not in self.defaults]
         self.note: Callable[[list[dict], list[dict]], None] | None = None
 
     @property
@@ -106,7 +108,7 @@ class Served:
         """Answers requests; those of similar length share a batch.
 
         Args:
-            requests: each with all the model's parts, str or list[str] by name.
+            requests: each with the model's parts, str or list[str] by name.
             batch_size: how many go through the model at once.
         Returns:
             the JSON answers in the order of the requests; serving/forms.py defines their
@@ -180,7 +182,10 @@ class Served:
 
     def describe_request(self) -> str:
         """For example, "an object with question (a string) and context (a string)"."""
-        parts = [f"{name} ({_KINDS[kind]})" for name, kind in self.parts.items()]
+        parts = [
+            f"{'perhaps ' if name in self.defaults else ''}{name} ({_KINDS[kind]})"
+            for name, kind in self.parts.items()
+        ]
         return "an object with " + " and ".join(parts)
 
     def _faults(self, request) -> Iterator[str]:
@@ -277,6 +282,11 @@ class Predictor(Served):
         for rows, _, outputs in self._batches(requests, batch_size, self._serve):
             vectors[rows] = outputs["vector"]
         return vectors
+
+    @property
+    def digests(self) -> dict[str, str | None]:
+        """Of all that answers depend on, by name; see also `nearest.NearestTexts`."""
+        return {"model": self.digest, "index": None, "rerank_with": None}
 
     @property
     def dimensions(self) -> int:

@@ -1,6 +1,6 @@
 """What the body of a request asks of a model: its checked rows, within limits.
 
-An instance is an object with the model's parts, or the part itself if there is only one;
+An instance is an object with the model's parts, or the part itself if only one is required;
 inputs are the same by columns. A string may also be {"b64": "..."}, its UTF-8 in Base64.
 """
 
@@ -75,8 +75,8 @@ def rows_of(content: object, predictor: Served) -> tuple[list[dict], bool]:
             f"{len(instances):,} instances; a request may have at most "
             f"{MAX_INSTANCES:,}",
         )
-    if len(predictor.parts) == 1:
-        (part,) = predictor.parts
+    if len(predictor.required) == 1:
+        (part,) = predictor.required
         instances = [x if isinstance(x, dict) else {part: x} for x in instances]
     for number, instance in enumerate(instances):
         _check(instance, f"instances[{number}]", predictor)
@@ -102,14 +102,14 @@ def _decode(part: dict):
 
 def _by_rows(columns, predictor):
     """The instances in {"inputs": ...}."""
-    if not isinstance(columns, dict) and len(predictor.parts) == 1:
-        (part,) = predictor.parts
+    if not isinstance(columns, dict) and len(predictor.required) == 1:
+        (part,) = predictor.required
         columns = {part: columns}
     is_valid = isinstance(columns, dict) and columns
     if not is_valid or not all(isinstance(x, list) for x in columns.values()):
         expected = f"an object of lists by name: {', '.join(predictor.parts)}"
-        if len(predictor.parts) == 1:
-            (kind,) = predictor.parts.values()
+        if len(predictor.required) == 1:
+            kind = predictor.parts[predictor.required[0]]
             each = {"text": "strings", "list": "lists of strings"}[kind]
             expected += f", or only its list of {each}"
         raise HTTPException(400, f"inputs: must be {expected}")

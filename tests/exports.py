@@ -11,6 +11,7 @@ masks    Paris or Rome for every [MASK]
 replaced capitalized words were replaced
 text     the same in capitals; nothing of "nothing"
 vector   how often each letter from a to p occurs, more or less than their mean
+prompted the same of a prompt and a text
 rating   how many letters from a to p two texts have in common
 """
 
@@ -154,9 +155,13 @@ def letter_counts(text):
 
 
 def vector(text):
-    counts = letter_counts(text) + 0.01 * tf.range(16.0)
+    counts = letter_counts(text) + 0.01 * tf.range(float(len(LETTERS)))
     counts -= tf.reduce_mean(counts, axis=1, keepdims=True)
     return {"vector": tf.nn.l2_normalize(counts, axis=1)}
+
+
+def prompted(text, prompt):
+    return vector(tf.strings.join([prompt, text]))
 
 
 def rating(text_a, text_b):
@@ -177,9 +182,19 @@ INPUTS = {
     replaced: {"text": TEXT},
     text: {"text_a": TEXT},
     vector: {"text": TEXT},
+    prompted: {"text": TEXT, "prompt": TEXT},
     rating: {"text_a": TEXT, "text_b": TEXT},
 }
-ANSWERS = {"rating": "number"}  # whose answers have another form than their name
+# Whose answers have another form than their name.
+ANSWERS = {"rating": "number", "prompted": "vector"}
+PROMPTS = {"query": "aaaa", "passage": "bb"}
+MORE = {  # that the description of a form says
+    "prompted": {
+        "similarity": "cosine",
+        "prompts": PROMPTS,
+        "defaults": {"prompt": PROMPTS["passage"]},
+    }
+}
 # Those of relatives only where these are.
 FORMS = tuple(
     name
@@ -209,7 +224,7 @@ def write(folder: pathlib.Path, form: str, **more) -> str:
         "inputs": kinds,
         "max_seq_length": 128,
     }
-    describe(folder, described | more)
+    describe(folder, described | MORE.get(form, {}) | more)
     return str(folder)
 
 

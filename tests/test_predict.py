@@ -109,7 +109,9 @@ def test_columns_may_be_named_as_in_training(exported, tmp_path, capsysbinary):
     assert answer("review\tother\ngood\tx\n")["predicted"] == "positive"
     assert answer("review\ttext_a\ngood\tbad\n")["predicted"] == "positive"
     assert answer("other\ttext_a\nbad\tgood\n")["predicted"] == "positive"
-    with pytest.raises(UserError, match="rows.tsv:1: no column 'text_a' among 'title'"):
+    with pytest.raises(
+        UserError, match="rows.tsv:1: has no column 'text_a', only 'title'"
+    ):
         answer("title\ngood\n")
 
 
@@ -181,7 +183,7 @@ BAD_FILES = [
     ("label", "a.jsonl", b'{"text_a": "\\ud800"}', "a.jsonl:1: not JSON: "),
     ("label", "a.jsonl", b'{"text_a": "", "b\\ud800": ""}', "a.jsonl:1: not JSON: "),
     ("label", "a.jsonl", b"[" * 100_000, "a.jsonl:1: not JSON: "),
-    ("label", "a.tsv", b"text\tid\na\tb\n", "a.tsv:1: no column 'text_a' among"),
+    ("label", "a.tsv", b"text\tid\na\tb\n", "a.tsv:1: has no column 'text_a', only"),
     ("label", "a.tsv", b"text_a\tid\na\tb\na\n", "a.tsv:3: 1 column, but the first"),
     ("label", "a.tsv", b"text_a\ttext_a\na\tb\n", "a.tsv:1: 2 columns have the name"),
     ("label", "a.csv", b'text_a\na\n"b\nc\n', "a.csv:3: the row that begins here is"),

@@ -189,8 +189,8 @@ def test_rows_to_answer_may_lie_anywhere(tmp_path):
         ("http://x/y", "files at http:// cannot be opened"),
         ("gs://a b/c", "names no bucket"),
     ):
-        model = types.SimpleNamespace(parts={"text": "text"}, names=())
-        table = predict.InputTable(address, None, model)
+        model = {"parts": {"text": "text"}, "required": ["text"], "names": ()}
+        table = predict.InputTable(address, None, types.SimpleNamespace(**model))
         with pytest.raises(UserError, match=f"^{address}: {message}"):
             list(table.rows())
 

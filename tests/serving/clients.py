@@ -63,6 +63,7 @@ class Faulty:
     title = ""
     parts = {"text_a": "text"}
     defaults = {}
+    required = ["text_a"]
     description = {"form": "label"}
     describe_request = staticmethod(str)
 

@@ -228,6 +228,17 @@ def test_written_texts(opened):
     assert page.texts("h2") == ["An empty text"]
 
 
+def test_an_empty_part_with_a_default_has_its_default(opened, predictor_of):
+    page, predictor = opened("prompted"), predictor_of("prompted")
+    for typed in ({"text": "dig"}, {"text": "dig", "prompt": "aa"}):
+        for part, text in typed.items():
+            page.type(text, part=part)
+        page.type(Keys.ENTER)
+        page.wait()
+        [answer] = predictor.predict([typed])
+        assert page.texts(".passage") == [", ".join(map(str, answer["vector"]))]
+
+
 def test_neighbors(browser, predictor_of, tmp_path):
     predictor = predictor_of("vector", similarity="cosine")
     rows = [{"id": 1, "text": "a bee"}, {"id": 2, "text": MARKUP}]

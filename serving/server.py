@@ -41,8 +41,12 @@ def run(
         batch_size: rows that go through a model at once.
     """
     limits = Limits(batch_size, flags.queue_size, flags.timeout_seconds)
-    with _bind(flags.host, flags.serve) as listening:
+    hang_ups = []  # while it loads
+    with (
+        _handler(signal.SIGHUP, lambda *_: hang_ups.append(True)),
         # First, because to load a model takes much longer.
+        _bind(flags.host, flags.serve) as listening,
+    ):
         models = {
             name: ServedModel(name, load(name, folder), limits)
             for name, folder in folders.items()
@@ -60,21 +64,25 @@ def run(
             reloads = _Reloads(models, folders, load, log)
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, reloads.begin)
+            if hang_ups:
+                reloads.begin()
             await server.serve(sockets=[listening])
 
-        with contextlib.suppress(KeyboardInterrupt), _take_sigterm_as_ctrl_c():
+        # uvicorn ends at both, and then raises them anew for the handlers before its own.
+        sigterm_as_ctrl_c = _handler(signal.SIGTERM, signal.default_int_handler)
+        with contextlib.suppress(KeyboardInterrupt), sigterm_as_ctrl_c:
             asyncio.run(answer())
         log.say("Stopped")
 
 
 @contextlib.contextmanager
-def _take_sigterm_as_ctrl_c():
-    """uvicorn ends at both, and then raises them anew for the handlers before its own."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _handler(number, handle):
+    """Handles a signal so within the block."""
+    before = signal.signal(number, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
 
 
 def config(

@@ -21,6 +21,7 @@ import tests
 from errors import UserError
 from serving import application, checksums, request_bodies, server
 from serving.batcher import Batcher, Limits
+from serving.options import ServingOptions
 from serving.predictor import Predictor
 from serving.served_model import ServedModel
 from serving.server_log import Log
@@ -294,6 +295,30 @@ def test_a_reload_loses_no_request_and_sigterm_answers_what_was_accepted(tmp_pat
     ]
     assert log[-1]["message"] == "Stopped"
     assert not {"/healthz", "/metrics"} & {line.get("path") for line in log}
+
+
+def test_a_hang_up_during_the_first_load_loads_again_after_it():
+    """The export may have been replaced after it was read."""
+    loads, ignored = [], []
+
+    def load(name, folder):
+        loads.append(folder)
+        if len(loads) == 1:
+            signal.raise_signal(signal.SIGHUP)
+        else:
+            signal.raise_signal(signal.SIGTERM)
+        return Faulty()
+
+    before = signal.signal(signal.SIGHUP, lambda *_: ignored.append(True))
+    late = threading.Timer(10, signal.raise_signal, [signal.SIGTERM])
+    late.start()
+    try:
+        flags = ServingOptions(serve=0)
+        server.run(flags, {"toy": "folder"}, load)
+    finally:
+        late.cancel()
+        signal.signal(signal.SIGHUP, before)
+    assert (loads, ignored) == (["folder"] * 2, [])
 
 
 def test_what_the_model_raises_is_in_the_log_as_json(capfd):

@@ -186,12 +186,20 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     output = flags.output_file or ""
     is_parquet = input_table.form_of(output) == PARQUET
     is_array = vector_files.form_of(output) not in (None, vector_files.json_lines)
+    form = predictor.description["form"]
+    if is_array and form != "vector":
+        raise UserError(
+            f"{output}: would be an array of vectors, but {predictor.title} answers with "
+            f"{form}; choose a name that ends with .jsonl or .parquet"
+        )
     table = InputTable(
         flags.input_file,
         flags.input_format,
         predictor,
         flags.max_line_mb,
-        as_json=not is_parquet and not (is_array and not flags.write_index),
+        as_json=not is_parquet and not is_array,
+        reserved=[nearest.SCORE] if flags.write_index else [],
+        needs_text=bool(flags.write_index or flags.index),
     )
     if is_parquet:
         return _write_parquet(flags, predictor, table)
@@ -315,10 +323,10 @@ def _write_answers(flags: Options, predictor, table, count, part, finish) -> Non
         requests = [table.request(row) for row in rows]
         return predictor.predict(requests, flags.batch_size)
 
-    names = ("index", "neighbors", "approximate", "rerank_with")
+    names = ("explain", "neighbors", "approximate")
     vector_files.write(
         os.path.realpath(flags.output_file),  # a link stays one
-        {"model": predictor.digest, **{name: getattr(flags, name) for name in names}},
+        {**predictor.digests, **{name: getattr(flags, name) for name in names}},
         {_ANSWERS: part},
         (row for _, row in table.rows()),
         count,
@@ -397,7 +405,7 @@ def _write_vectors(flags: Options, predictor, table, count):
         index.write(flags.write_index, described, rows, vectors_of, flags.batch_size)
         return
     shape = vector_files.Shape(count, dimensions, kind)
-    identity = {"model": predictor.digest}
+    identity = {**predictor.digests, "dimensions": dimensions}
     vector_files.write_file(
         flags.output_file, identity, shape, rows, vectors_of, flags.batch_size
     )

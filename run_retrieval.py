@@ -473,7 +473,10 @@ class SentenceVectorTask(ServedTask):
         return self.vectors._asdict()
 
     def description(self):
-        described = {"similarity": "cosine" if self.vectors.normalize else "dot"}
+        described = {
+            "similarity": "cosine" if self.vectors.normalize else "dot",
+            "vector_size": self.flags.vector_size or self.vectors.projection_size,
+        }
         if prompts := self.vectors.prompts:
             described |= {
                 "prompts": prompts,

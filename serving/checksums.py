@@ -17,7 +17,10 @@ _LOADED = ("saved_model.pb", "variables", "assets")
 # In the paths of files; processing/1 has no weights.
 _WEIGHTS = re.compile("(text|tensors)/1/variables/")
 # What differs between two exports of one model.
-_OF_ONE_EXPORT = (_NAME, _FILES, "files", "card", "dev_set", "versions")
+_OF_ONE_EXPORT = (
+    *(_NAME, _FILES, "files", "card", "dev_set", "versions"),
+    "global_step",  # 0 in another run, whatever the checkpoint's
+)
 _CHUNK = 16 << 20  # bytes
 
 

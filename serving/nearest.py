@@ -41,7 +41,11 @@ class NearestTexts(Served):
             {**predictor.description, "form": FORM}, predictor._serve, index.folder
         )
         self.title = f"{predictor.title}: {index.folder}"
-        self.digest = predictor.digest
+        self.digests = {
+            **predictor.digests,
+            "index": index.digest,
+            "rerank_with": reranker and reranker.digest,
+        }
         self._predictor, self._index, self._k = predictor, index, k
         self._is_approximate, self._reranker = is_approximate, reranker
 

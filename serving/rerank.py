@@ -9,13 +9,18 @@ _PARTS = {"text_a", "text_b"}
 
 
 class Reranker:
-    """What run_classifier.py exported: it rates pairs, or has two labels of them."""
+    """What run_classifier.py exported: it rates pairs, or has two labels of them.
+
+    Attributes:
+        digest: that of the model.
+    """
 
     def __init__(self, directory: str):
         """Raises:
         UserError: there is no such export, or it is of another task.
         """
         self._predictor = Predictor(directory)
+        self.digest = self._predictor.digest
         form, parts = self._predictor.description["form"], set(self._predictor.parts)
         if form not in ("label", "number") or parts != _PARTS:
             raise UserError(

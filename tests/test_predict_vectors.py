@@ -11,6 +11,9 @@ import pytest
 import predict
 from errors import UserError
 from files import unfinished
+from serving import request_bodies
+from serving.predictor import Predictor
+from serving.search import approximate, exact, index
 from tests import exports
 from tests.killed import Killed
 from tests.prediction import asker, dying_at_a_note
@@ -231,20 +234,24 @@ def test_a_title_comes_before_its_text(model, tmp_path, ask):
         write(model, str(corpus), output_file=str(tmp_path / "new.npy"))
 
 
-def test_an_approximate_search_finds_most(model, tmp_path, monkeypatch):
-    pytest.importorskip("faiss")
-    from serving.search import approximate, exact, index
-
-    monkeypatch.setattr(approximate, "FEWEST", 1)
+def random_index(folder, kind):
+    """Writes an index of random vectors, which it returns."""
     vectors = RANDOM.standard_normal((3000, 16)).astype(np.float32)
-    folder = str(tmp_path / "index")
     index.write(
         folder,
-        index.IndexDescription("digest", "model", 3000, 16, "int8"),
+        index.IndexDescription("digest", "model", 3000, 16, kind),
         iter({"text": str(i)} for i in range(3000)),
         lambda rows: vectors[[int(row["text"]) for row in rows]],
         32,
     )
+    return vectors
+
+
+def test_an_approximate_search_finds_most(tmp_path, monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(approximate, "FEWEST", 1)
+    folder = str(tmp_path / "index")
+    vectors = random_index(folder, "int8")
     for _ in range(2):  # it writes the clusters, and reads them
         near = index.Index(folder).search(vectors[:50], 5, is_approximate=True)
         best = index.Index(folder).search(vectors[:50], 5)
@@ -252,6 +259,119 @@ def test_an_approximate_search_finds_most(model, tmp_path, monkeypatch):
         assert (near.rows[:, 0] == np.arange(50)).mean() > 0.9
         both = zip(near.rows, best.rows, strict=True)
         assert np.mean([len({*found} & {*real}) for found, real in both]) > 4
+    clusters = tmp_path / "index" / "ivf.faiss"
+    for content in (b"garbage", clusters.read_bytes()[:-4096]):
+        clusters.write_bytes(content)
+        with pytest.raises(UserError, match="ivf.faiss: is damaged; remove it, and"):
+            index.Index(folder).search(vectors[:1], 5, is_approximate=True)
+
+
+@pytest.mark.parametrize("kind", ["float16", "binary"])
+def test_a_changed_index_is_refused_by_its_checksums(tmp_path, kind):
+    vectors = random_index(str(tmp_path / "index"), kind)
+    opened = index.Index(str(tmp_path / "index"))
+    first, again = (opened.search(vectors[:9], 5) for _ in range(2))
+    assert np.array_equal(first.scores, again.scores)
+    searched = tmp_path / "index" / ("bits.npy" if kind == "binary" else "vectors.npy")
+    for path in (searched, tmp_path / "index" / "row_lengths.npy"):
+        content = path.read_bytes()
+        path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+        with pytest.raises(UserError, match=f"{path.name}: is missing or damaged"):
+            index.Index(str(tmp_path / "index")).search(vectors[:1], 5)
+
+
+def test_a_prompt_has_a_default_that_depends_on_the_role(tmp_path, ask):
+    """Files and requests need only a text; queries get one prompt and texts the other."""
+    model = exports.write(tmp_path / "model", "prompted")
+    texts, queries = ["dig", "cap", "fade"], ["a big pack", "dog"]
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{text}\n" for text in ("text", *texts)))
+    write(model, str(rows), write_index=str(tmp_path / "index"))
+    questions = tmp_path / "questions.txt"
+    questions.write_text("".join(f"{query}\n" for query in queries))
+    output = tmp_path / "answers.jsonl"
+    given = {"index": str(tmp_path / "index"), "output_file": str(output)}
+    write(model, str(questions), **given)
+    predictor = Predictor(model)
+    expected = [
+        predictor.vectors([{"text": text, "prompt": prompt} for text in some])
+        for some, prompt in zip((queries, texts), exports.PROMPTS.values(), strict=True)
+    ]
+    for line, scores in zip(
+        output.read_text().splitlines(), expected[0] @ expected[1].T, strict=True
+    ):
+        found = {row["text"]: row["score"] for row in json.loads(line)["neighbors"]}
+        assert [found[text] for text in texts] == pytest.approx(list(scores), abs=1e-6)
+    rows = [{"text": query} for query in queries]
+    for key in ("instances", "inputs"):
+        assert request_bodies.rows_of({key: [*queries]}, predictor)[0] == rows
+    with pytest.raises(UserError, match="has no text; expected .* and perhaps prompt"):
+        predictor.predict([{"prompt": "a"}])
+
+
+def test_answers_continue_only_with_the_same_index_and_reranker(model, rows, tmp_path):
+    folder, output = written_index(model, rows, tmp_path), str(tmp_path / "a.jsonl")
+    queries = tmp_path / "queries.txt"
+    queries.write_text("dog\n" * 128)
+    rater = exports.write(tmp_path / "rater", "rating")
+    flags = {"index": folder, "rerank_with": rater, "neighbors": 1, "batch_size": 32}
+    with dying_at_a_note(after_it=True):
+        write(model, str(queries), output_file=output, **flags)
+
+    def refused(name, **changes):
+        with pytest.raises(UserError, match=f"was begun with {name} "):
+            write(model, str(queries), output_file=output, **flags | changes)
+
+    refused("rerank_with", rerank_with=None)
+    known = json.loads((tmp_path / "rater" / "export.json").read_text())
+    exports.describe(tmp_path / "rater", known | {"task": "another"})
+    refused("rerank_with")
+    shutil.rmtree(folder)
+    others = tmp_path / "others.tsv"
+    others.write_text(pathlib.Path(rows).read_text().replace("p0\t", "q0\t"))
+    write(model, str(others), write_index=folder, batch_size=32)
+    refused("index")
+
+
+def test_answers_continue_only_with_the_same_explain(rows, tmp_path):
+    model = exports.write(tmp_path / "model", "label", explains=True)
+    flags = {"input_format": "lines", "output_file": str(tmp_path / "a.jsonl")}
+    with dying_at_a_note(after_it=True):
+        write(model, rows, **flags)
+    with pytest.raises(UserError, match="was begun with explain False, not True"):
+        write(model, rows, explain=True, **flags)
+
+
+def test_a_file_of_vectors_continues_only_in_its_width(
+    model, rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(exports, "LETTERS", exports.LETTERS[:8])
+    narrow = exports.write(tmp_path / "narrow", "vector", similarity="cosine")
+    output = str(tmp_path / "vectors.npy")
+    with dying_at_a_note(after_it=True):
+        write(model, rows, output_file=output)
+    with pytest.raises(UserError, match="was begun with dimensions 16, not 8"):
+        write(narrow, rows, output_file=output)
+
+
+def test_blank_lines_are_no_texts_of_an_index_and_no_queries(model, tmp_path, caplog):
+    texts, queries = tmp_path / "texts.txt", tmp_path / "queries.txt"
+    texts.write_text("a\n\nbb\n \r\n")
+    queries.write_text("\ndog\n")
+    folder, output = str(tmp_path / "index"), tmp_path / "answers.jsonl"
+    write(model, str(texts), write_index=folder)
+    assert "texts.txt: skipped 2 blank lines" in caplog.text
+    write(model, str(queries), index=folder, output_file=str(output))
+    (answer,) = map(json.loads, output.read_text().splitlines())
+    assert {row["text"] for row in answer["neighbors"]} == {"a", "bb"}
+    assert caplog.text.count("skipped") == 2
+    write(model, str(texts), output_file=str(tmp_path / "rows.npy"))
+    assert len(np.load(tmp_path / "rows.npy")) == 4  # a row for each line
+    for name, content in {"a.txt": "\n \n", "a.tsv": "text\n", "b.txt": ""}.items():
+        (tmp_path / name).write_text(content)
+        for flags in ({"index": folder}, {"write_index": str(tmp_path / "new")}):
+            with pytest.raises(UserError, match=f"{name}: contains no texts"):
+                write(model, str(tmp_path / name), **flags)
 
 
 REFUSALS = {
@@ -266,6 +386,18 @@ REFUSALS = {
     "not a reranker": ({"index": "INDEX", "rerank_with": "LABEL"}, "of pairs"),
     "a pipe": ({"input_file": "-", "output_file": "x.npy"}, "number of rows must be"),
     "lengths that count": ({"write_index": "new", "model_dir": "DOT"}, "the length"),
+    "a column that answers have": (
+        {"write_index": "new", "input_file": "SCORED"},
+        "scored.tsv:1: score is also a name in the answer",
+    ),
+    "no array of vectors": (
+        {"model_dir": "LABEL", "output_file": "NPY"},
+        "would be an array of vectors, but label answers with label",
+    ),
+    "no array of rows": (
+        {"index": "INDEX", "output_file": "NPY"},
+        "would be an array of vectors, but .* answers with neighbors",
+    ),
     "a type of nothing": ({"write_index": None}, "--vector_type=int8 is for"),
 }
 
@@ -281,7 +413,11 @@ def test_refusals_are_one_line(name, model, rows, tmp_path):
         "INDEX": folder,
         "DAMAGED": str(tmp_path / "damaged"),
         "FOLDER": str(tmp_path / "folder"),
+        "SCORED": str(tmp_path / "scored.tsv"),
+        "NPY": str(tmp_path / "new.npy"),
+        "new": str(tmp_path / "new"),
     }
+    (tmp_path / "scored.tsv").write_text("text\tscore\na\t1\n")
     made = {
         "OTHER": ("vector", {"similarity": "cosine", "pooling": "max"}),
         "DOT": ("vector", {"similarity": "dot"}),
@@ -300,4 +436,4 @@ def test_refusals_are_one_line(name, model, rows, tmp_path):
     with pytest.raises(UserError, match=message) as error:
         predict.main(predict.Options(**flags))
     assert "\n" not in str(error.value)
-    assert not (tmp_path / "new").exists()
+    assert not [*tmp_path.glob("new*")]

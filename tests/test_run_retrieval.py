@@ -295,6 +295,21 @@ def test_python_embeds_as_the_model_was_trained(trained):
 
 
 @pytest.mark.exhaustive
+def test_an_export_made_again_is_the_same_model_unless_its_vectors_are_cut(
+    folder, untraced
+):
+    """Also by another run, which counts its own steps, and with the flags it needs."""
+    run(folder, do_train=True, do_export=True)
+    output = str(folder / "output")
+    digest = Predictor(output).digest
+    given = {"do_export": True, "init_checkpoint": output}
+    run(folder, output_dir=str(folder / "again"), **given)
+    assert Predictor(str(folder / "again")).digest == digest
+    run(folder, output_dir=str(folder / "cut"), vector_size=8, **given)
+    assert Predictor(str(folder / "cut")).digest != digest
+
+
+@pytest.mark.exhaustive
 def test_prompts_and_projection_belong_to_the_model(folder, untraced):
     given = {"query_prompt": "a ", "passage_prompt": "b b ", "projection_size": 6}
     run(folder, do_train=True, do_eval=True, do_export=True, vector_size=5, **given)

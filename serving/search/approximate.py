@@ -52,7 +52,12 @@ def search(
         )
     if not os.path.exists(path):
         _write(faiss, path, blocks, num_rows, queries.shape[1])
-    clusters = faiss.read_index(path, faiss.IO_FLAG_MMAP)
+    try:
+        clusters = faiss.read_index(path, faiss.IO_FLAG_MMAP)
+    except RuntimeError as error:
+        raise UserError(
+            f"{path}: is damaged; remove it, and the next search writes it again"
+        ) from error
     clusters.nprobe = _SEARCHED
     scores, rows = clusters.search(np.ascontiguousarray(queries), min(k, num_rows))
     return Nearest(scores, rows)

@@ -1,6 +1,7 @@
 """An index: a folder with the vectors of texts, the texts, and a note of the model.
 
-    index.json         the model's digest, the number, width and type of the vectors
+    index.json         the model's digest, the number, width and type of the vectors, and
+                       the checksums of the files
     vectors.npy        the vectors; of a binary index, as int8, for rescoring
     bits.npy           of a binary index: what is searched
     rows.jsonl         the texts, with the other columns of their file
@@ -9,13 +10,17 @@
 
 It is searched where it lies, a block at a time. A binary index is searched by the number of
 bits that differ from the query's, and the best of that are scored again with their int8.
+What is searched may have many gigabytes, so the first search that reads it checks its
+checksum.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 
+import google_crc32c
 import numpy as np
 
 from errors import UserError
@@ -40,6 +45,7 @@ class IndexDescription:
         title: what people know the model by.
         num_rows, dimensions: of the vectors.
         vector_type: a key of TYPES.
+        checksums: of the files by their names, once they are written.
     """
 
     model: str
@@ -47,6 +53,7 @@ class IndexDescription:
     num_rows: int
     dimensions: int
     vector_type: str
+    checksums: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def write(
@@ -62,16 +69,18 @@ def write(
     if os.path.lexists(folder):
         raise UserError(f"{folder}: exists; remove it, or choose another folder")
     os.makedirs(os.path.dirname(folder), exist_ok=True)
-    settings = dataclasses.asdict(description)
+    settings, parts = dataclasses.asdict(description), _parts(description)
 
     def finish(job):
-        local.write_json(os.path.join(job.path, DESCRIPTION), settings)
+        sums = {name: _checksum(os.path.join(job.path, name)) for name in parts}
+        whole = {**settings, "checksums": sums}
+        local.write_json(os.path.join(job.path, DESCRIPTION), whole)
         job.finish()
 
     vector_files.write(
         folder,
         settings,
-        _parts(description),
+        parts,
         rows,
         description.num_rows,
         vectors_of,
@@ -100,12 +109,21 @@ def _parts(description):
     return parts
 
 
+def _checksum(path):
+    file = np.memmap(path, np.uint8, "r")
+    return google_crc32c.Checksum(file).hexdigest().decode()
+
+
 def _line(row):
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 class Index:
-    """An index on disk."""
+    """An index on disk.
+
+    Attributes:
+        digest: what no index of other vectors or rows has.
+    """
 
     def __init__(self, folder: str):
         """Raises:
@@ -129,14 +147,20 @@ class Index:
                 self.description.vector_type,
             )
             number, width = shape.of_array
+            sums, names = self.description.checksums, _parts(self.description)
+            self._checksums = {n: sums[n] for n in names}  # of what is unchecked
         except (TypeError, KeyError) as error:
             raise UserError(f"{path}: describes no index; write it again") from error
+        text = json.dumps(content, sort_keys=True)
+        self.digest = hashlib.sha256(text.encode()).hexdigest()
         is_binary = shape.type == "binary"
         scored = shape._replace(type="int8") if is_binary else shape
         dtype = TYPES[scored.type].dtype
         self._vectors = self._array(_VECTORS, scored.of_array, dtype)
         self._bits = self._array(_BITS, (number, width), "|u1") if is_binary else None
         lengths = self._array(_LENGTHS, (number,), _LENGTH)
+        if _checksum(os.path.join(folder, _LENGTHS)) != self._checksums[_LENGTHS]:
+            raise self._damage(_LENGTHS)
         self._ends = np.cumsum(lengths, dtype=np.int64)
         size = os.path.getsize(os.path.join(folder, _ROWS))
         if size != (self._ends[-1] if len(self._ends) else 0):
@@ -161,8 +185,8 @@ class Index:
         if digest != self.description.model:
             raise UserError(
                 f"{self.folder}: was written by another model ({self.description.title}, "
-                f"weights {self.description.model[:12]}) than {title} ({digest[:12]}); "
-                "use that one, or write the index again"
+                f"weights or settings {self.description.model[:12]}) than {title} "
+                f"({digest[:12]}); use that one, or write the index again"
             )
 
     def rows(self, numbers: np.ndarray) -> list[dict]:
@@ -198,14 +222,27 @@ class Index:
 
     def _blocks(self):
         kind = "int8" if self._bits is not None else self.description.vector_type
-        for block in exact.blocks_of(self._vectors):
+        for block in self._checked_blocks(_VECTORS, self._vectors):
             yield TYPES[kind].load(block, self.description.dimensions)
+
+    def _checked_blocks(self, name, array):
+        """The blocks of a file; after the last, its checksum is known and checked."""
+        expected = self._checksums.get(name)
+        with open(os.path.join(self.folder, name), "rb") as file:
+            checksum = google_crc32c.Checksum(file.read(array.offset))
+        for block in exact.blocks_of(array):
+            if expected:
+                checksum.update(block)
+            yield block
+        if expected and checksum.hexdigest().decode() != expected:
+            raise self._damage(name)
+        self._checksums.pop(name, None)
 
     def _search_bits(self, queries, k):
         bits = TYPES["binary"].store(queries)
         number = max(k * _CANDIDATES, 100)
         near = exact.search(
-            bits, exact.blocks_of(self._bits), number, exact.shared_bits
+            bits, self._checked_blocks(_BITS, self._bits), number, exact.shared_bits
         )
         scores = np.empty(near.rows.shape, np.float32)
         for query, rows in enumerate(near.rows):

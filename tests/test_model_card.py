@@ -113,7 +113,7 @@ def test_vectors_of_a_classifier_do_not_have_its_scores(tmp_path, trained, capsy
     assert "accuracy" not in card.content
 
 
-def test_scores_of_vectors_are_of_their_data(tmp_path, trained, capsys):
+def test_scores_of_vectors_are_of_their_data(tmp_path, trained):
     settings = VectorSettings(normalize=True)._asdict()
     flags = {"data_dir": "my/STS-B", "train_file": "../texts.txt"}
     own = {"task": "SentenceVectorTask", "script": "run_retrieval.py", "flags": flags}

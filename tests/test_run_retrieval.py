@@ -286,22 +286,22 @@ def test_bad_input_is_refused_in_one_line(folder, name):
 TEACHES_NOTHING = {
     "no negative": (
         [{"query": "a", "positive": "b", "negative": []}] * 8,
-        {"train_kind": "triplets", "loss": "triplet_margin"},
+        *("triplets", "triplet_margin"),
         "no row has a text that does not fit; --loss=triplet_margin",
     ),
     "one pair": (
         [{"query": "a", "positive": "b"}] * 2,
-        {},
+        *("pairs", "in_batch_negatives"),
         "the first text of all rows is the same",
     ),
     "one passage": (
         [{"query": "a", "positive": "b"}, {"query": "c", "positive": "b"}],
-        {},
+        *("pairs", "in_batch_negatives"),
         "the second text of all rows is the same",
     ),
     "one score": (
         [{"sentence1": "a", "sentence2": x, "score": 0.5} for x in "bc"],
-        {"train_kind": "scored_pairs"},
+        *("scored_pairs", "cosent"),
         "no two scores differ; --loss=cosent learns their order",
     ),
 }
@@ -309,11 +309,10 @@ TEACHES_NOTHING = {
 
 @pytest.mark.parametrize("name", TEACHES_NOTHING)
 def test_a_training_set_that_teaches_nothing_is_refused(folder, name):
-    rows, changes, message = TEACHES_NOTHING[name]
+    rows, kind, loss, message = TEACHES_NOTHING[name]
     write_table(folder / "train.jsonl", rows)
-    kind = changes.pop("train_kind", "pairs")
     with pytest.raises(UserError, match=f"train.jsonl: {message}"):
-        groups(folder, kind, train_file="train.jsonl", **changes)
+        groups(folder, kind, train_file="train.jsonl", loss=loss)
 
 
 def test_pairs_without_an_order_are_refused_as_a_dev_set(folder):
@@ -332,7 +331,7 @@ def test_texts_need_dropout_to_be_read_in_two_ways(folder):
     jobs.check_refused(run, folder, message, **given)
 
 
-def test_rows_without_negatives_are_no_triplets(folder, capsys):
+def test_rows_without_negatives_are_no_triplets(folder):
     rows = [{"query": x, "positive": "b", "negative": ["c"] * (x > "e")} for x in "afg"]
     write_table(folder / "train.jsonl", rows)
     changes = {"train_file": "train.jsonl", "loss": "triplet_margin"}

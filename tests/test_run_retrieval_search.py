@@ -127,10 +127,10 @@ def test_mined_negatives_are_near_do_not_fit_and_train(trained, untraced):
     )
 
 
-def scored(folder, vectors, test_file="dev.tsv", **changes):
+def scored(folder, vectors, **changes):
     """What a task makes of vectors for all texts of dev.tsv: scores, files, judgements."""
     given = run_retrieval.Options(
-        **flags(folder, do_eval=True, do_predict=True, test_file=test_file, **changes)
+        **flags(folder, do_eval=True, do_predict=True, test_file="dev.tsv", **changes)
     )
     task = run_retrieval.SentenceVectorTask(given, None)
     found = []

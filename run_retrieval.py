@@ -463,15 +463,12 @@ class SentenceVectorTask(ServedTask):
         return self.vectors._asdict()
 
     def description(self):
-        described = {
-            "similarity": "cosine" if self.vectors.normalize else "dot",
-            "vector_size": self.flags.vector_size or self.vectors.projection_size,
-        }
-        if prompts := self.vectors.prompts:
-            described |= {
-                "prompts": prompts,
-                "defaults": {"prompt": prompts["passage"]},
-            }
+        vectors = self.vectors
+        described = {"similarity": "cosine" if vectors.normalize else "dot"}
+        described["vector_size"] = self.flags.vector_size or vectors.projection_size
+        if prompts := vectors.prompts:
+            default = {"prompt": prompts["passage"]}
+            described |= {"prompts": prompts, "defaults": default}
         return super().description() | described
 
     def restore(self, state: Mapping):

@@ -222,8 +222,8 @@ def _trace(model, tokens, scores, baseline_id):
 
 
 def _of_texts(numbered, scores, found, texts):
-    """What is told of each token of a request's texts, padded; all [b, longest]."""
-    numbers, columns = numbered.columns()
+    """What is told of each token of a request that was read, padded; [b, longest]."""
+    numbers, columns = numbered.columns(scores.batch["input_ids"])
     shape = tf.shape(numbers.to_tensor(), tf.int32)
     attributions, logits = _by_owner(
         scores,
@@ -231,18 +231,20 @@ def _of_texts(numbered, scores, found, texts):
         lambda number: tf.gather(not_empty(columns), number)[..., None],
         shape,
     )
-    ids, starts, ends = (
-        tf.concat(values, axis=1) for values in zip(*numbered.encoded, strict=True)
-    )
     parts = [
-        tf.ones_like(ids) * part for part, (ids, *_) in enumerate(numbered.encoded)
+        (ids, starts, ends, tf.ones_like(ids) * part)
+        for part, (ids, starts, ends) in enumerate(numbered.encoded)
     ]
-    tokens = ids.with_flat_values(numbered.tokens(ids.flat_values))
+    ids, *places = (
+        tf.gather(tf.concat([v.flat_values for v in values], 0), numbers.flat_values)
+        for values in zip(*parts, strict=True)
+    )
+    starts, ends, parts = (numbers.with_flat_values(x).to_tensor(-1) for x in places)
     return {
-        "tokens": tokens.to_tensor(""),
-        "parts": tf.concat(parts, axis=1).to_tensor(-1),
-        "starts": starts.to_tensor(-1),
-        "ends": ends.to_tensor(-1),
+        "tokens": numbers.with_flat_values(numbered.tokens(ids)).to_tensor(""),
+        "parts": parts,
+        "starts": starts,
+        "ends": ends,
         "attributions": attributions,
         **logits,
     }

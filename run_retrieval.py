@@ -37,6 +37,7 @@ _EVALUATED = (
     _COLLECTION,
 )
 _MINED = "train_texts"  # the set whose texts are searched for negatives
+_PART = "part"  # of another set, to compare exports on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,7 +330,6 @@ class SentenceVectorTask(ServedTask):
     """
 
     form = "vector"
-    scores_parts = False  # a search is among all passages
 
     def __init__(self, flags: Options, tokenizer, known: VectorSettings | None = None):
         super().__init__(tokenizer, flags.data_dir)
@@ -384,15 +384,18 @@ class SentenceVectorTask(ServedTask):
             return [self._with_prompts(group) for group in groups]
         judged = text_groups.judged_texts(groups)
         if judged.scores is None and split != _MINED:
-            return self._keep(split, retrieval.collection_of(judged))
+            judged = retrieval.collection_of(judged)
+        return self._keep(split, judged)
+
+    def part(self, split, examples, most):
+        """A search among fewer passages."""
+        return _PART, self._keep(_PART, retrieval.part_of(self.judged[split], most))
+
+    def _keep(self, split, judged):
         self.judged[split] = judged
-        return self._texts(judged.queries, judged.passages)
-
-    def _keep(self, split, collection):
-        self.judged[split] = collection
-        return self._texts(collection.queries.values(), collection.passages.values())
-
-    def _texts(self, queries, passages):
+        queries, passages = judged.queries, judged.passages
+        if isinstance(judged, retrieval_files.TextCollection):
+            queries, passages = queries.values(), passages.values()
         first, other = self.vectors.query_prompt, self.vectors.passage_prompt
         other = first if self.flags.has_scores else other
         return [
@@ -516,7 +519,7 @@ class SentenceVectorTask(ServedTask):
         """What a search finds, by name: "" by vectors, "reranked_" after reranking."""
         judged = self.judged[predictions.split]
         runs = {"": retrieval.rank(judged, *self._vectors(predictions))}
-        if self._reranker:
+        if self._reranker and predictions.split != _PART:
             runs["reranked_"] = retrieval.rerank(
                 judged, runs[""], self._reranker, self.flags.rerank_top
             )

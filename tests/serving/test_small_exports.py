@@ -149,6 +149,11 @@ def test_answers_that_differ_are_not_exported(folder, monkeypatch):
             "onnx does not have it, only float32, float16, int8",
         ),
         ({"min_agreement": 0.9}, "--min_agreement has no effect"),
+        (
+            {"do_train": True, "dev_file": "gone.jsonl", "export_precision": "float16"},
+            r"--export_precision=float16: the export is compared with float32 on the set "
+            r"dev, but .*gone\.jsonl: No such file or directory; add this set, or leave",
+        ),
     ],
 )
 def test_what_has_no_effect_or_is_missing_is_refused(folder, changes, message):

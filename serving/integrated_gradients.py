@@ -23,7 +23,8 @@ from text.graphs.row_chunks import not_empty, run_in_chunks
 
 TOLERANCE = 0.005  # of the difference
 _SMALL = 0.01  # a difference below which the error may be that of this
-_POINTS = (16, 32, 64, 128, 256, 512)
+_POINTS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+_MOST_IN_A_PART = 256  # points; with more, the line is cut into equal parts
 _MOST_TOKENS = 1 << 11  # at once; gradients keep what every layer computed
 
 
@@ -148,8 +149,11 @@ def attribute(
 
 def _rule(number):
     """Places from 0 to 1 and their weights; the first two are both ends, without weight."""
-    nodes, weights = np.polynomial.legendre.leggauss(number)
-    return np.array([[0, 1, *(nodes + 1) / 2], [0, 0, *weights / 2]])
+    parts = -(-number // _MOST_IN_A_PART)
+    nodes, weights = np.polynomial.legendre.leggauss(number // parts)
+    places = (np.arange(parts)[:, None] + (nodes + 1) / 2) / parts
+    weights = np.tile(weights / 2 / parts, parts)
+    return np.array([[0, 1, *places.flat], [0, 0, *weights]])
 
 
 def _is_inexact(found: Attributions):

@@ -1,6 +1,7 @@
 """Explanations: contributions add up to what they explain, and are the words' own."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests import (
     prediction,
     relatives,
     squad,
+    swag,
     tiers,
     tiny,
 )
@@ -364,6 +366,19 @@ def test_mistakes_show_what_words_contributed(exported):
     assert "Blue words speak for what was predicted" in page
 
 
+@pytest.mark.exhaustive
+def test_mistakes_in_answers_show_what_words_contributed(tmp_path):
+    """Of the question and of the context, in the order of the request."""
+    squad.write_files(tmp_path)
+    flags = dict.fromkeys(("do_train", "do_eval"), True)
+    with jobs.untraced():
+        squad.run(tmp_path, **flags, learning_rate=[1e-6], explain_mistakes=2)
+    page = (tmp_path / "output" / "mistakes.html").read_text()
+    explained = re.findall(r'(?:<span title="[^"]*"[^>]*>[^<]*</span>\s*){3,}', page)
+    assert len(explained) == 2
+    assert all("what" in re.sub("<[^>]*>", "", text) for text in explained)
+
+
 def test_a_model_without_explanations_is_refused_before_it_is_loaded(
     tmp_path, monkeypatch
 ):
@@ -384,3 +399,13 @@ def test_what_cannot_be_explained_is_refused(folder):
             export_attributions=True,
             export_precision="int8",
         )
+
+
+@pytest.mark.parametrize("name", ["export_attributions", "explain_mistakes"])
+def test_script_whose_answers_cannot_be_explained_is_named(tmp_path, name):
+    swag.write_files(tmp_path)
+    given = {"do_eval": True, "do_export": True, name: 1}
+    with pytest.raises(
+        UserError, match=f"--{name}: the answers .* of run_swag.py cannot"
+    ):
+        swag.run(tmp_path, **given)

@@ -63,6 +63,7 @@ def test_files_of_keras_are_read_by_the_other_backend(folder, on_tensorflow, on_
     np.testing.assert_allclose(on_jax["tensorflow"], expected, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_both_backends_save_the_same_bytes(folder, on_jax):
     saved = [
         {path.name: path.read_bytes() for path in (folder / backend).iterdir()}
@@ -71,6 +72,7 @@ def test_both_backends_save_the_same_bytes(folder, on_jax):
     assert saved[0] == saved[1] and "bert_model.ckpt.index" in saved[0]
 
 
+@pytest.mark.exhaustive
 def test_what_jax_cannot_do_is_said_in_one_line(on_jax):
     refused = str(on_jax["task"])
     assert refused.startswith(

@@ -393,9 +393,7 @@ class SentenceVectorTask(ServedTask):
 
     def _keep(self, split, judged):
         self.judged[split] = judged
-        queries, passages = judged.queries, judged.passages
-        if isinstance(judged, retrieval_files.TextCollection):
-            queries, passages = queries.values(), passages.values()
+        queries, passages = retrieval.texts_of(judged)
         first, other = self.vectors.query_prompt, self.vectors.passage_prompt
         other = first if self.flags.has_scores else other
         return [

@@ -394,8 +394,8 @@ def _float32(experiment: Experiment, trainer: loop.Trainer, precision: str) -> d
     if precision == "float32":
         return {}
     split = task.eval_sets[0]
-    part = task.part(split, experiment.sets.examples(split), _COMPARED)
-    _, batch, outcome = _rows_of(experiment, *reversed(part))
+    part, examples = task.part(split, experiment.sets.examples(split), _COMPARED)
+    _, batch, outcome = _rows_of(experiment, examples, part)
     reference = _network(experiment, trainer, "float32")
     dev = comparison.DevSet(
         split,

@@ -42,6 +42,15 @@ def collection_of(judged: JudgedTexts) -> TextCollection:
     return TextCollection(queries, passages, relevant)
 
 
+def texts_of(
+    judged: JudgedTexts | TextCollection,
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The queries and the passages."""
+    if isinstance(judged, JudgedTexts):
+        return judged.queries, judged.passages
+    return [*judged.queries.values()], [*judged.passages.values()]
+
+
 def part_of(
     judged: JudgedTexts | TextCollection, most: int
 ) -> JudgedTexts | TextCollection:

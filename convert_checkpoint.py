@@ -376,6 +376,9 @@ def _take_modules(model: Edited) -> dict[str, bytes]:
     encoder = whole_model.network(model.config).encoder
     layer = {n: model.tensors[n] for n in (KERNEL, BIAS) if n in model.tensors}
     own = {variable.path for variable in encoder.weights}
+    if rest := model.tensors.keys() - own - layer.keys():
+        heads = ", ".join(sorted({name.partition("/")[0] for name in rest}))
+        print(f"the head is left out, which vectors do not need: {heads}")
     model.tensors = {n: value for n, value in model.tensors.items() if n in own}
     vectors, model.task = read_settings(model.task), {}
     return sentence_folder.module_files(vectors, encoder.hidden_size, layer)
@@ -420,10 +423,11 @@ def _card(
     name = hub.parse(flags.push_to).name if flags.push_to else name
     step = step_of(models[0].prefix)
     facts = model_card.facts_of(models[0].open, config, size, step)
-    if len(models) > 1 or flags.changes_model:
-        facts = dataclasses.replace(facts, scores={})  # of another model
     of_vectors = flags.layout == "sentence_transformers"
-    return lambda theirs: model_card.text(name, theirs, facts, of_vectors)
+    is_trained = not of_vectors or read_settings(models[0].task) is not None
+    if len(models) > 1 or flags.changes_model or not is_trained:
+        facts = dataclasses.replace(facts, scores={})  # of another model
+    return lambda theirs: model_card.text(name, theirs, facts, of_vectors, is_trained)
 
 
 def main(flags: Options) -> int:

@@ -13,6 +13,7 @@ import collections
 import dataclasses
 import functools
 import os
+import weakref
 from collections.abc import Mapping
 
 import command_line
@@ -80,12 +81,12 @@ class Options(FineTuningOptions):
         at_most=100,
         only_for={"rerank_with": options.GIVEN},
     )
-    mine_negatives: int = options.field(
-        0,
+    mine_negatives: int | None = options.field(
+        None,
         help="With --do_predict: write mined_negatives.jsonl, in place of the answers: the "
         "pairs of the training set, each with up to this many texts of it that the model "
         "confuses with the one that fits. Train on it with --train_kind=triplets.",
-        at_least=0,
+        at_least=1,
         at_most=1000,
         only_for={"do_predict": "true"},
     )
@@ -279,16 +280,13 @@ class Options(FineTuningOptions):
 
     def columns(self, kind: str) -> text_groups.TextColumns:
         """Of files of a kind: those of the flags, otherwise the usual ones."""
-        usual = text_groups.KINDS[kind].columns
-        chosen = {
-            "first": self.text_a_column,
-            "second": self.text_b_column,
-            "negatives": tuple(self.negative_columns),
-            "score": self.score_column,
-            "label": self.label_column,
-        }
-        had = {name: value for name, value in chosen.items() if getattr(usual, name)}
-        return usual._replace(**{k: v for k, v in had.items() if v})
+        return text_groups.KINDS[kind].columns.with_names(
+            first=self.text_a_column,
+            second=self.text_b_column,
+            negatives=tuple(self.negative_columns),
+            score=self.score_column,
+            label=self.label_column,
+        )
 
 
 # --help and mistakes are answered before TensorFlow loads.
@@ -300,8 +298,7 @@ from training.backend import tf
 from training.run.settle import TrainableModel
 from modeling import vector_losses
 from modeling.objectives.sentence_vectors import OUTPUT, SentenceVectors
-from serving import predictor
-from serving.rerank import Reranker
+from serving import rerank
 from text.graphs import packing_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
@@ -309,12 +306,6 @@ from training.finetuning import finetune, ranking_metrics, retrieval
 from training.finetuning.task import SAMPLE_TEXTS, ServedTask
 from training.interchange.vector_settings import TASK, VectorSettings, read_settings
 
-_METRICS = {
-    "in_batch_negatives": "accuracy",
-    "triplet_margin": "accuracy",
-    "cosine_error": "absolute_error",
-    "cosent": "ordered",
-}
 # Flags that are settings of a model, which it knows after its training.
 _LEARNED = (
     *("pooling", "normalize", "projection_size"),
@@ -352,11 +343,10 @@ class SentenceVectorTask(ServedTask):
         self.metric = "spearman" if flags.has_scores else "ndcg@10"
         if flags.mine_negatives:
             self.test_sets = (_MINED,)
-        if flags.rerank_with and not predictor.has_export(flags.rerank_with):
-            raise UserError(
-                f"--rerank_with={flags.rerank_with}: contains no exported model; run "
-                "run_classifier.py with --do_export"
-            )
+        if flags.rerank_with:
+            rerank.check(flags.rerank_with)
+        # The last predictions that were searched, and what was found.
+        self._searched, self._found = (lambda: None), {}
 
     # --- Files -----------------------------------------------------------------------
 
@@ -381,8 +371,13 @@ class SentenceVectorTask(ServedTask):
         columns, most = flags.columns(kind), flags.max_line_mb
         groups = text_groups.read(path, kind, columns, settings, most, left_out)
         if split == "train":
+            if flags.needs_labels:  # otherwise a teacher says what fits
+                loss = flags.loss_in_use
+                groups = retrieval.teachable(path, groups, loss, left_out)
             return [self._with_prompts(group) for group in groups]
         judged = text_groups.judged_texts(groups)
+        if split in self.eval_sets:
+            retrieval.check_scores(path, judged.scores)
         if judged.scores is None and split != _MINED:
             judged = retrieval.collection_of(judged)
         return self._keep(split, judged)
@@ -414,11 +409,6 @@ class SentenceVectorTask(ServedTask):
         if isinstance(examples[0], str):
             return layout
         number = max(len(group.texts) for group in examples)
-        if number == 2 and self.flags.loss_in_use == "triplet_margin":
-            raise UserError(
-                f"{self.flags.train_file}: no row has a text that does not fit; "
-                "--loss=triplet_margin learns from nothing else, so pass another loss"
-            )
         fields = {"text_keys": Field("int64", (number,))}
         if examples[0].score is not None:
             fields["scores"] = Field("float32")
@@ -461,7 +451,7 @@ class SentenceVectorTask(ServedTask):
         return SentenceVectors(
             functools.partial(loss, **settings.get(name, {})),
             of_whole_batch=loss in vector_losses.OF_WHOLE_BATCH,
-            metric=_METRICS[name],
+            metric=vector_losses.METRICS[loss],
             pooled_by=vectors.pooling,
             projection_size=vectors.projection_size,
             projection_activation=vectors.projection_activation,
@@ -493,7 +483,10 @@ class SentenceVectorTask(ServedTask):
                     f"--{name}={given}: the model was trained with "
                     f"{getattr(learned, name)}; remove it"
                 )
-        self.vectors = learned._replace(max_seq_length=self.flags.max_seq_length)
+        own, length = learned.max_seq_length, self.flags.max_seq_length
+        if own not in (None, length):
+            print(f"--max_seq_length={length}: the model was trained with {own}")
+        self.vectors = learned._replace(max_seq_length=length)
 
     # --- Numbers ---------------------------------------------------------------------
 
@@ -503,38 +496,44 @@ class SentenceVectorTask(ServedTask):
         vectors = predictions.outputs[OUTPUT]
         return vectors[:number], vectors[number:]
 
-    def _pair_scores(self, predictions):
-        """float [pairs]: the cosine, or product, of each judged pair."""
-        queries, passages = self._vectors(predictions)
-        first, second = self.judged[predictions.split].pairs.T
-        return (queries[first] * passages[second]).sum(axis=1)
+    def _cosines(self, predictions):
+        judged = self.judged[predictions.split]
+        return retrieval.cosines(judged, *self._vectors(predictions))
 
     @functools.cached_property
     def _reranker(self):
-        return Reranker(self.flags.rerank_with) if self.flags.rerank_with else None
+        return rerank.Reranker(self.flags.rerank_with)
 
     def _runs(self, predictions):
         """What a search finds, by name: "" by vectors, "reranked_" after reranking."""
-        judged = self.judged[predictions.split]
-        runs = {"": retrieval.rank(judged, *self._vectors(predictions))}
-        if self._reranker and predictions.split != _PART:
-            runs["reranked_"] = retrieval.rerank(
-                judged, runs[""], self._reranker, self.flags.rerank_top
-            )
-        return runs
+        if self._searched() is not predictions:
+            judged = self.judged[predictions.split]
+            run = retrieval.rank(judged, *self._vectors(predictions))
+            self._searched, self._found = weakref.ref(predictions), {"": run}
+            if self.flags.rerank_with and predictions.split != _PART:
+                self._found["reranked_"] = retrieval.rerank(
+                    judged, run, self._reranker, self.flags.rerank_top
+                )
+        return self._found
 
     def score(self, predictions):
         judged = self.judged[predictions.split]
         if self.flags.has_scores:
             scores = ("spearman", "pearson")
-            return metrics.scores(
-                scores, judged.scores, self._pair_scores(predictions), []
-            )
+            return metrics.scores(scores, judged.scores, self._cosines(predictions), [])
         return {
             f"{name}{metric}": value
             for name, run in self._runs(predictions).items()
             for metric, value in ranking_metrics.score_run(judged.relevant, run).items()
         }
+
+    def judge(self, predictions):
+        judged = self.judged[predictions.split]
+        if self.flags.has_scores:
+            values, limits = self._cosines(predictions), self.flags.score_range
+            return retrieval.judge_pairs(judged, values, limits)
+        *_, last = self._runs(predictions).values()
+        return retrieval.judge_search(judged, last)
 
     def prediction_files(self, predictions):
         if predictions.split == _MINED:
@@ -545,7 +544,7 @@ class SentenceVectorTask(ServedTask):
             )
             return {"mined_negatives.jsonl": "".join(lines)}
         if self.flags.has_scores:
-            scores = self._pair_scores(predictions).tolist()
+            scores = self._cosines(predictions).tolist()
             return {"test_results.tsv": "".join(f"{x:.6f}\n" for x in scores)}
         return {
             f"{name}run.trec": "".join(retrieval_files.run_lines(run, self.title))
@@ -580,7 +579,10 @@ def make(model: TrainableModel) -> SentenceVectorTask:
     known = read_settings(model.folder.text[1])
     if not known and model.source:
         known = read_settings(model.source.task)
-    return SentenceVectorTask(model.flags, model.tokenizer, known)
+    flags = model.flags
+    if flags.do_train and flags.train_kind == "texts" and flags.needs_labels:
+        retrieval.check_dropout(model.config, model.config_file)
+    return SentenceVectorTask(flags, model.tokenizer, known)
 
 
 def main(flags: Options) -> None:

@@ -9,7 +9,8 @@ that do not. Every function takes
         loss that learns that.
     weights: float32 [b], of the rows.
 
-and returns the loss and a metric. Those of `OF_WHOLE_BATCH` compare rows with each other.
+and returns the loss and a metric, whose name is in `METRICS`. Those of `OF_WHOLE_BATCH`
+compare rows with each other.
 """
 
 from keras import ops
@@ -43,13 +44,13 @@ def in_batch_negatives(
     of_candidates = ops.reshape(ops.swapaxes(keys[:, 1:], 0, 1), (-1,))
     logits = ops.matmul(vectors[:, 0], ops.transpose(candidates)) / temperature
     labels = ops.arange(rows, dtype="int32")
-    # The same text as one of the row's, or none.
+    # Those of all rows with the same first text fit, whoever has them as negatives.
+    same_first = ops.cast(_are_equal(first, first), "float32")
+    fits = ops.cast(_are_equal(fitting, of_candidates), "float32")
     left_out = ops.logical_or(
-        _are_equal(first, of_candidates), _are_equal(fitting, of_candidates)
+        ops.matmul(same_first, fits) > 0, _are_equal(first, of_candidates)
     )
     left_out = ops.logical_or(left_out, ops.equal(of_candidates, 0)[None])
-    fits_too = ops.logical_or(_are_equal(first, first), left_out[:, :rows])
-    left_out = ops.concatenate([fits_too, left_out[:, rows:]], axis=1)
     numbers = ops.arange(ops.shape(of_candidates)[0], dtype="int32")
     is_label = _are_equal(labels, numbers)
     logits = ops.where(
@@ -73,7 +74,7 @@ def triplet_margin(
     """How much nearer than others the text that fits is, up to a margin.
 
     The distance is 1 - cosine or, of vectors of any length, Euclidean. The metric is how
-    often the one that fits is nearer.
+    often the one that fits is nearer. Each row has a text that does not fit.
 
     Source: Schroff et al., arXiv:1503.03832; Reimers and Gurevych, arXiv:1908.10084.
     """
@@ -133,3 +134,9 @@ def cosent(vectors, batch, weights, *, temperature: float) -> tuple:
 
 
 OF_WHOLE_BATCH = (in_batch_negatives, cosent)
+METRICS = {
+    in_batch_negatives: "accuracy",
+    triplet_margin: "accuracy",
+    cosine_error: "absolute_error",
+    cosent: "ordered",
+}

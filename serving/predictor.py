@@ -400,6 +400,11 @@ def has_export(directory: str) -> bool:
         return False
 
 
+def description_of(directory: str) -> dict:
+    """What the export there says of itself; loads no model."""
+    return read_description(_find(directory).description)
+
+
 class _Place(NamedTuple):
     """Where a model is.
 

@@ -3,9 +3,31 @@
 from collections.abc import Sequence
 
 from errors import UserError
+from serving import predictor
 from serving.predictor import Predictor
 
 _PARTS = {"text_a", "text_b"}
+
+
+def check(directory: str) -> None:
+    """Reads what an export says of itself; loads no model.
+
+    Raises:
+        UserError: there is no export, or it cannot score pairs.
+    """
+    description = predictor.description_of(directory)
+    form, parts = description["form"], description["inputs"]
+    if form not in ("label", "number") or parts.keys() != _PARTS:
+        raise UserError(
+            f"{directory}: takes {', '.join(parts)} and answers with the form {form}; "
+            "reranking needs a classifier or a rating of pairs"
+        )
+    labels = description.get("labels") or ()
+    if form == "label" and len(labels) != 2:
+        raise UserError(
+            f"{directory}: has {len(labels)} labels; reranking needs two, and the second "
+            "must say that a passage fits"
+        )
 
 
 class Reranker:
@@ -15,13 +37,8 @@ class Reranker:
         """Raises:
         UserError: there is no such export, or it is of another task.
         """
+        check(directory)
         self._predictor = Predictor(directory)
-        form, parts = self._predictor.description["form"], set(self._predictor.parts)
-        if form not in ("label", "number") or parts != _PARTS:
-            raise UserError(
-                f"{directory}: takes {self._predictor.describe_request()} and answers "
-                f"with a {form}; reranking needs a classifier or a rating of pairs"
-            )
 
     def scores(self, query: str, passages: Sequence[str], batch_size: int = 32):
         """How well each passage fits, list of float: the predicted number, or the
@@ -34,9 +51,4 @@ class Reranker:
     def _score(self, answer):
         if "probabilities" not in answer:
             return answer["predicted"]
-        if len(answer["probabilities"]) != 2:
-            raise UserError(
-                f"{self._predictor.title}: has {len(answer['probabilities'])} labels; "
-                "reranking needs two, and the second must say that a passage fits"
-            )
         return list(answer["probabilities"].values())[1]

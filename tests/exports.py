@@ -12,6 +12,7 @@ replaced capitalized words were replaced
 text     the same in capitals; nothing of "nothing"
 vector   how often each letter from a to p occurs, more or less than their mean
 rating   how many letters from a to p two texts have in common
+pair     whether two texts are the same, as labels
 """
 
 import functools
@@ -164,6 +165,15 @@ def rating(text_a, text_b):
     return {"predicted": tf.reduce_sum(common, axis=1)}
 
 
+def pair(text_a, text_b):
+    are_same = (text_a == text_b)[:, tf.newaxis]
+    return {
+        "predicted": tf.where(text_a == text_b, "same", "other"),
+        "labels": tf.tile([["other", "same"]], [tf.size(text_a), 1]),
+        "probabilities": tf.where(are_same, [[0.1, 0.9]], [[0.8, 0.2]]),
+    }
+
+
 INPUTS = {
     number: {"text_a": TEXT},
     label: {"text_a": TEXT},
@@ -178,12 +188,14 @@ INPUTS = {
     text: {"text_a": TEXT},
     vector: {"text": TEXT},
     rating: {"text_a": TEXT, "text_b": TEXT},
+    pair: {"text_a": TEXT, "text_b": TEXT},
 }
-ANSWERS = {"rating": "number"}  # whose answers have another form than their name
-# Those of relatives only where these are.
+# Whose answers have another form than their name.
+ANSWERS = {"rating": "number", "pair": "label"}
+# Those of relatives only where these are; a pair's is that of a label.
 FORMS = tuple(
     name
-    for name in (function.__name__ for function in INPUTS)
+    for name in (function.__name__ for function in INPUTS if function is not pair)
     if ANSWERS.get(name, name) in forms.FORMS
 )
 

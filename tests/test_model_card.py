@@ -13,6 +13,7 @@ from tests import tiny
 from tests.classifier import TINY, WORDS, custom, run
 from tests.conversion import CLASSIFIER, convert, made
 from tests.files.test_hub import server  # noqa: F401
+from training.interchange.vector_settings import VectorSettings
 
 # huggingface_hub's own, while it uploads.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
@@ -99,6 +100,29 @@ def test_a_card_has_no_scores_of_another_model(tmp_path, trained, other):
     card = (out / "README.md").read_text()
     assert ("## Scores" in card) == (other is None)
     assert "learning_rate" in card
+
+
+def test_vectors_of_a_classifier_do_not_have_its_scores(tmp_path, trained, capsys):
+    convert_and_push(trained, tmp_path / "out", "sentence_transformers")
+    assert "the head is left out, which vectors do not need: output" in (
+        capsys.readouterr().out
+    )
+    card = huggingface_hub.ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.pipeline_tag == "feature-extraction"
+    assert "it was not trained for them" in card.content
+    assert "accuracy" not in card.content
+
+
+def test_scores_of_vectors_are_of_their_data(tmp_path, trained):
+    settings = VectorSettings(normalize=True)._asdict()
+    flags = {"data_dir": "my/STS-B", "train_file": "../texts.txt"}
+    own = {"task": "SentenceVectorTask", "script": "run_retrieval.py", "flags": flags}
+    (trained / "task.json").write_text(json.dumps(own | settings))
+    convert_and_push(trained, tmp_path / "out", "sentence_transformers")
+    card = huggingface_hub.ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.pipeline_tag == "sentence-similarity"
+    assert card.data.eval_results[0].dataset_name == "STS-B"
+    assert "not trained" not in card.content
 
 
 def test_scores_of_a_pre_training_are_not_called_held_out(tmp_path, trained):

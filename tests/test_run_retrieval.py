@@ -1,6 +1,7 @@
 """run_retrieval.py as a user meets it: all kinds of files, losses, exports, a kill."""
 
 import collections
+import dataclasses
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import bert
 import run_retrieval
 from training.backend import tf
+from errors import UserError
 from modeling.architectures.bert import BertEncoder
 from serving.predictor import Predictor
 from tests import jobs, relatives, tiers
@@ -27,6 +29,7 @@ from text.tasks import text_groups
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}
+DROPPING = dataclasses.replace(TINY, hidden_dropout_prob=0.1)
 SAVED = {"save_checkpoints_steps": 10, "num_train_epochs": [4.0]}
 
 
@@ -82,14 +85,20 @@ def test_texts_that_fit_are_found_and_exported_vectors_are_the_encoders(trained)
 
 
 def test_a_trained_model_knows_its_network_and_cuts_its_vectors(
-    trained, tmp_path, untraced
+    trained, tmp_path, capsys, untraced
 ):
     write_files(tmp_path)
     model = str(trained / "output")
     given = {"do_eval": True, "init_checkpoint": model, "eval_batch_size": 4}
     run(tmp_path, **given)
     assert jobs.results(tmp_path) == jobs.results(trained) | {"global_step": 0}
-    run(tmp_path, output_dir=str(tmp_path / "cut"), vector_size=2, **given)
+    printed = capsys.readouterr().out
+    assert "dev: 40 texts, 40 rows" in printed
+    assert "--max_seq_length" not in printed
+    cut = {"output_dir": str(tmp_path / "cut"), "vector_size": 2}
+    run(tmp_path, max_seq_length=12, **cut, **given)
+    printed = capsys.readouterr().out
+    assert "--max_seq_length=12: the model was trained with 16" in printed
     cut = jobs.results(tmp_path, "cut")
     assert cut["eval_recall@1"] < jobs.results(trained)["eval_recall@1"]
     jobs.check_refused(
@@ -168,10 +177,15 @@ def test_labels_make_pairs_that_fit_and_that_do_not(folder):
 
 
 def test_questions_and_plain_texts_make_pairs(folder):
-    question = {"id": "1", "question": "why?", "answers": []}
-    data = [{"paragraphs": [{"context": "so", "qas": [question]}]}]
-    (folder / "train.json").write_text(json.dumps({"data": data}))
-    assert groups(folder, "squad", train_file="train.json") == [(("why?", "so"), None)]
+    pairs = [("why?", "so"), ("who?", "me")]
+    paragraphs = [
+        {"context": context, "qas": [{"id": "1", "question": text, "answers": []}]}
+        for text, context in pairs
+    ]
+    data = json.dumps({"data": [{"paragraphs": paragraphs}]})
+    (folder / "train.json").write_text(data)
+    found = groups(folder, "squad", train_file="train.json")
+    assert found == [(pair, None) for pair in pairs]
     (folder / "train.txt").write_text("one text\n\nanother\n")
     assert groups(folder, "texts", train_file="train.txt") == [
         (("one text", "one text"), None),
@@ -198,6 +212,8 @@ RUNS = {
 
 @pytest.mark.parametrize("name", tiers.cases(RUNS, ["texts", "margin", "cosine"]))
 def test_each_loss_learns_and_scores_are_correlations(folder, name, untraced):
+    if name == "texts":
+        write_files(folder, DROPPING)
     for split, seed in (("train", 1), ("dev", 2)):
         rows = [
             row | {"positive": pair["positive"]}
@@ -267,12 +283,61 @@ def test_bad_input_is_refused_in_one_line(folder, name):
     jobs.check_refused(run, folder, message, do_train=True, **changes)
 
 
-def test_negatives_that_no_row_has_are_refused(folder):
-    row = {"query": "a", "positive": "b", "negative": []}
-    (folder / "train.jsonl").write_text(f"{json.dumps(row)}\n" * 8)
-    message = "train.jsonl: no row has a text that does not fit; --loss=triplet_margin"
-    given = {"train_kind": "triplets", "loss": "triplet_margin", "do_train": True}
-    jobs.check_refused(run, folder, message, train_file="train.jsonl", **given)
+TEACHES_NOTHING = {
+    "no negative": (
+        [{"query": "a", "positive": "b", "negative": []}] * 8,
+        *("triplets", "triplet_margin"),
+        "no row has a text that does not fit; --loss=triplet_margin",
+    ),
+    "one pair": (
+        [{"query": "a", "positive": "b"}] * 2,
+        *("pairs", "in_batch_negatives"),
+        "the first text of all rows is the same",
+    ),
+    "one passage": (
+        [{"query": "a", "positive": "b"}, {"query": "c", "positive": "b"}],
+        *("pairs", "in_batch_negatives"),
+        "the second text of all rows is the same",
+    ),
+    "one score": (
+        [{"sentence1": "a", "sentence2": x, "score": 0.5} for x in "bc"],
+        *("scored_pairs", "cosent"),
+        "no two scores differ; --loss=cosent learns their order",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEACHES_NOTHING)
+def test_a_training_set_that_teaches_nothing_is_refused(folder, name):
+    rows, kind, loss, message = TEACHES_NOTHING[name]
+    write_table(folder / "train.jsonl", rows)
+    with pytest.raises(UserError, match=f"train.jsonl: {message}"):
+        groups(folder, kind, train_file="train.jsonl", loss=loss)
+
+
+def test_pairs_without_an_order_are_refused_as_a_dev_set(folder):
+    rows = [{"sentence1": "a", "sentence2": x, "score": 3} for x in "bc"]
+    write_table(folder / "dev.tsv", rows)
+    given = {"dev_kind": "scored_pairs", "score_range": [0.0, 3.0], "do_train": True}
+    message = "dev.tsv: no two scores differ, so there is no order to compare"
+    jobs.check_refused(run, folder, message, do_eval=True, **given)
+
+
+def test_texts_need_dropout_to_be_read_in_two_ways(folder):
+    given = {"do_train": True, "train_kind": "texts", "text_a_column": "query"}
+    message = (
+        r"config.json: has no dropout \(hidden_dropout_prob, attention_probs_dropo"
+    )
+    jobs.check_refused(run, folder, message, **given)
+
+
+def test_rows_without_negatives_are_no_triplets(folder):
+    rows = [{"query": x, "positive": "b", "negative": ["c"] * (x > "e")} for x in "afg"]
+    write_table(folder / "train.jsonl", rows)
+    changes = {"train_file": "train.jsonl", "loss": "triplet_margin"}
+    found = groups(folder, "triplets", **changes)
+    assert [texts[0] for texts, _ in found] == ["f", "g"]
+    assert len(groups(folder, "triplets", train_file="train.jsonl")) == 3
 
 
 @pytest.mark.parametrize("score", ["5.1", "-1", "high", "nan"])

@@ -8,13 +8,16 @@ import pytest
 import bert
 import run_retrieval
 from errors import UserError
+from modeling.objectives.sentence_vectors import OUTPUT
 from serving import export
+from serving.rerank import Reranker
 from tests import exports, jobs
 from tests.vectors import flags, pairs, run, write_files, write_table
 from text.tasks.retrieval_files import TextCollection, read_collection
 from text.tasks.text_groups import JudgedTexts
 from training.finetuning import experiment, finetune, ranking_metrics, retrieval
 from training.finetuning.retrieval import mine_negatives
+from training.finetuning.task import Judgement, Predictions
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,80 @@ def test_mined_negatives_are_near_do_not_fit_and_train(trained, untraced):
     )
 
 
+def scored(folder, vectors, **changes):
+    """What a task makes of vectors for all texts of dev.tsv: scores, files, judgements."""
+    given = run_retrieval.Options(
+        **flags(folder, do_eval=True, do_predict=True, test_file="dev.tsv", **changes)
+    )
+    task = run_retrieval.SentenceVectorTask(given, None)
+    found = []
+    for split in ("dev", "test"):
+        outputs = {OUTPUT: np.array(vectors, np.float32)}
+        examples = task.read(split)
+        assert len(examples) == len(vectors)
+        found.append(Predictions(split, examples, [], np.array([]), outputs))
+    dev, test = found
+    return task.score(dev), task.prediction_files(test), task.judge(dev)
+
+
+def test_a_query_does_not_find_its_own_text(tmp_path):
+    """As in training and in mining; it may be the passage of another query."""
+    rows = [("a", "d"), ("f", "a")]
+    rows = [dict(zip(("query", "positive"), row, strict=True)) for row in rows]
+    write_table(tmp_path / "dev.tsv", rows)
+    a, f, d = [1, 0], [0.8, 0.6], [0.9, 0.1]
+    scores, files, judgements = scored(tmp_path, [a, f, d, a])
+    assert scores["recall@1"] == 1
+    (run,) = files.values()
+    assert [line.split()[:3:2] for line in run.splitlines()] == [
+        ["0", "0"],
+        ["1", "1"],
+        ["1", "0"],
+    ]
+    assert judgements[0][:4] == ("a", "d", "d", 1)
+
+
+def test_a_page_shows_what_a_search_finds_in_place_of_what_fits(tmp_path):
+    write_table(
+        tmp_path / "dev.tsv",
+        [{"query": q, "positive": p} for q, p in (("a", "b"), ("c", "d"), ("e", "f"))],
+    )
+    x, y, z = [1, 0], [0, 1], [-1, 0]
+    _, _, judgements = scored(tmp_path, [x, y, z, x, y, [0.5, 0.5]])
+    assert judgements == [
+        Judgement("a", "b", "b", 1),
+        Judgement("c", "d", "d", 1),
+        Judgement("e", "f", "d", 2),
+    ]
+
+
+def test_pairs_are_scored_by_cosines_whatever_the_lengths_of_vectors(tmp_path):
+    names = ("sentence1", "sentence2", "score")
+    rows = [("a", "b", 5), ("c", "d", 1), ("e", "f", 3)]
+    write_table(
+        tmp_path / "dev.tsv", [dict(zip(names, row, strict=True)) for row in rows]
+    )
+    first = [[1, 0], [9, 0], [1, 0]]
+    second = [[2, 0], [1, 9], [1, 1]]
+    given = {"train_kind": "scored_pairs", "score_range": [0, 5], "normalize": False}
+    scores, files, judgements = scored(tmp_path, [*first, *second], **given)
+    assert scores["spearman"] == pytest.approx(1)
+    cosines = [1, 1 / np.sqrt(82), np.sqrt(0.5)]
+    found = [float(line) for line in files["test_results.tsv"].split()]
+    assert found == pytest.approx(cosines, abs=1e-6)
+    assert judgements[1] == Judgement(
+        "c\nd", "1, rank 3", f"cosine {cosines[1]:.3f}, rank 3", 0
+    )
+
+
+def test_the_second_label_of_a_classifier_says_that_a_passage_fits(tmp_path):
+    labels = {"labels": ["other", "same"]}
+    path = exports.write(tmp_path, "pair", **labels)
+    assert Reranker(path).scores("a b", ["c", "a b", "b"]) == pytest.approx(
+        [0.2, 0.9, 0.2]
+    )
+
+
 def test_no_negative_is_nearer_than_a_text_that_fits_badly():
     judged = JudgedTexts(("q",), ("fits", "nearer"), np.array([[0, 0]]), None)
     passages = np.array([[-0.9, 0], [-0.87, 0]], np.float32)
@@ -225,6 +302,7 @@ REFUSALS = {
         "--rerank_with has no effect",
     ),
     "no prediction": ({"mine_negatives": 1}, "no effect with --do_predict=False"),
+    "none": ({"mine_negatives": 0, "do_predict": True}, "must be from 1 to 1,000"),
 }
 
 
@@ -235,6 +313,33 @@ def test_refused_flags(tmp_path, name):
         run_retrieval.Options(**flags(tmp_path, do_eval=True, **changes))
 
 
-def test_a_reranker_that_does_not_exist_is_refused_first(trained):
-    with pytest.raises(UserError, match="contains no exported model"):
-        run(trained, do_eval=True, dev_kind="collection", rerank_with="nowhere")
+RERANKERS = {
+    "none": ({}, "contains no exported model"),
+    "another form": (
+        {"form": "vector", "inputs": {"text": "text"}},
+        "with the form vector; reranking needs a classifier",
+    ),
+    "one text": (
+        {"form": "label", "inputs": {"text": "text"}, "labels": ["0", "1"]},
+        "takes text and answers",
+    ),
+    "three labels": (
+        {
+            "form": "label",
+            "inputs": {"text_a": "text", "text_b": "text"},
+            "labels": [*"abc"],
+        },
+        "rater: has 3 labels; reranking needs two",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RERANKERS)
+def test_a_reranker_that_cannot_score_pairs_is_refused_first(tmp_path, name):
+    description, message = RERANKERS[name]
+    if description:
+        (tmp_path / "rater").mkdir()
+        exports.describe(tmp_path / "rater", description)
+    given = flags(tmp_path, do_train=True, rerank_with=str(tmp_path / "rater"))
+    with pytest.raises(UserError, match=message):
+        run_retrieval.SentenceVectorTask(run_retrieval.Options(**given), None)

@@ -41,6 +41,22 @@ def test_texts_that_fit_as_well_are_no_negatives():
     )
 
 
+def test_a_text_that_fits_an_equal_first_one_is_no_hard_negative():
+    """Not even for another row with this first text."""
+    vectors = np.random.default_rng(3).normal(size=(3, 3, 4)).astype(np.float32)
+    keys = [[1, 2, 10], [1, 3, 11], [5, 6, 3]]
+    candidates = np.concatenate([vectors[:, 1], vectors[:, 2]])
+    products = vectors[:, 0] @ candidates.T / 0.5
+    # The last candidate is text 3, which fits text 1.
+    negatives = {0: [2, 3, 4], 1: [2, 3, 4], 2: [0, 1, 3, 4, 5]}
+    expected = sum(
+        entropy([products[i, i], *products[i, others]])
+        for i, others in negatives.items()
+    )
+    loss, _ = in_batch(vectors, keys)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
 def test_texts_that_a_row_does_not_have_change_nothing():
     vectors = np.random.default_rng(1).normal(size=(3, 3, 4)).astype(np.float32)
     keys = np.arange(1, 10).reshape(3, 3)

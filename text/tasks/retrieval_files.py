@@ -33,11 +33,34 @@ class TextCollection:
     Attributes:
         queries: of the split; each has a relevant passage.
         relevant: query -> passage -> how relevant it is, from 0.
+        shares_ids: whether a query may also be a passage, with the same id, as in ArguAna.
     """
 
     queries: Mapping[str, str]
     passages: Mapping[str, str]
     relevant: Mapping[str, Mapping[str, int]]
+    shares_ids: bool = False
+
+    def own_passages(self) -> dict[str, set[str]]:
+        """The passages that are a query itself, by queries that have such.
+
+        They have its text, or its id and end with its text, after a title. What is relevant
+        is none of them.
+        """
+        asked = set(self.queries.values())
+        by_text: dict[str, list[str]] = {}
+        for id, text in self.passages.items():
+            if text in asked:
+                by_text.setdefault(text, []).append(id)
+        own = {}
+        for query, text in self.queries.items():
+            ids = set(by_text.get(text, ()))
+            if self.shares_ids and self.passages.get(query, "").endswith(text):
+                ids.add(query)
+            fitting = {id for id, score in self.relevant[query].items() if score}
+            if ids - fitting:
+                own[query] = ids - fitting
+        return own
 
 
 def read_collection(
@@ -61,7 +84,7 @@ def read_collection(
         )
     relevant = read_relevant(path, queries, passages, max_line_mb)
     queries = {id: queries[id] for id in relevant}
-    return TextCollection(queries, passages, relevant)
+    return TextCollection(queries, passages, relevant, shares_ids=True)
 
 
 def _find(folder, name):
@@ -200,7 +223,9 @@ def run_lines(run: Mapping[str, Mapping[str, float]], tag: str) -> Iterator[str]
 
     Args:
         run: query -> passage -> score, the best first.
+        tag: what the run is called; spaces in it would be another column.
     """
+    tag = "_".join(tag.split()) or "run"
     for query, found in run.items():
         for rank, (passage, score) in enumerate(found.items(), start=1):
             # All digits of a float32, so that others see the same ties.

@@ -41,6 +41,11 @@ class TextColumns(NamedTuple):
     score: str | None = None
     label: str | None = None
 
+    def with_names(self, **chosen) -> "TextColumns":
+        """The same columns, with other names where some are chosen."""
+        had = {k: v for k, v in chosen.items() if v and getattr(self, k)}
+        return self._replace(**had)
+
 
 class GroupSettings(NamedTuple):
     """What else groups depend on.

@@ -14,7 +14,8 @@ _LONGEST_TEXT = 1500
 _MOST_PROBABLE = 3  # answers shown with probabilities, besides the true ones
 _ERROR = (
     "The error is the loss; for sentences of tagged words, its mean; for numbers, the "
-    "distance; for texts, the probability times the missing F1."
+    "distance; for texts, the probability times the missing F1; for a search, the rank of "
+    "the first passage that fits; for pairs of texts, how far apart their two ranks are."
 )
 
 _CONTRIBUTIONS = " Blue words speak for what was predicted, red ones against it."

@@ -1,15 +1,21 @@
 """Ranks passages by vectors, again by a reranker, and picks those that mislead a model."""
 
+import dataclasses
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
 from serving.rerank import Reranker
 from serving.search import exact
 from text.tasks.retrieval_files import TextCollection
-from text.tasks.text_groups import JudgedTexts
+from text.tasks.text_groups import JudgedTexts, TextGroup
 from training.finetuning import ranking_metrics
+from training.finetuning.task import Judgement
 
 Run = Mapping[str, Mapping[str, float]]  # query -> passage -> score, the best first
 _NEARLY = 0.05  # of the score of the passage that fits; what is so near may fit, too
@@ -28,6 +34,77 @@ class VectorAnswers(Sequence):
 
     def __getitem__(self, number):
         return {"vector": self._vectors[number].tolist()}
+
+
+def teachable(
+    path: str, groups: Sequence[TextGroup], loss: str, counts: Counter
+) -> Sequence[TextGroup]:
+    """The groups of a training set that a loss learns from.
+
+    Args:
+        path: of the set, for messages.
+        loss: the name of a function of `vector_losses`.
+        counts: to be increased by what was left out, in words.
+    Raises:
+        UserError: the loss learns from none.
+    """
+    if loss == "triplet_margin":
+        found = [group for group in groups if len(group.texts) > 2]
+        if not found:
+            raise UserError(
+                f"{path}: no row has a text that does not fit; --loss=triplet_margin "
+                "learns from nothing else, so pass another loss"
+            )
+        counts["rows have no text that does not fit, and are left out"] += len(
+            groups
+        ) - len(found)
+        return found
+    if loss == "cosent" and len({group.score for group in groups}) < 2:
+        raise UserError(
+            f"{path}: no two scores differ; --loss=cosent learns their order, so pass "
+            "other pairs or --loss=cosine_error"
+        )
+    if loss == "in_batch_negatives" and not any(len(g.texts) > 2 for g in groups):
+        for place in (0, 1):
+            if len({group.keys[place] for group in groups}) < 2:
+                raise UserError(
+                    f"{path}: the {('first', 'second')[place]} text of all rows is the "
+                    "same, so none has a text that does not fit, and there is nothing to "
+                    "learn; add other pairs"
+                )
+    return groups
+
+
+def check_scores(path: str, scores: np.ndarray | None) -> None:
+    """Refuses pairs whose cosines have no rank correlation with their scores.
+
+    Args:
+        scores: float [pairs], or None of a search.
+    """
+    if scores is not None and len(set(scores.tolist())) < 2:
+        raise UserError(
+            f"{path}: no two scores differ, so there is no order to compare cosines with; "
+            "add other pairs"
+        )
+
+
+def check_dropout(config: EncoderConfig, path: str) -> None:
+    """Refuses a network that reads a text the same way twice.
+
+    Args:
+        path: of the config, for messages.
+    """
+    rates = {
+        config.file_keys.get(field.name, field.name): getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if field.name.endswith("dropout_prob") and not field.name.startswith("head")
+    }
+    if not any(rates.values()):
+        raise UserError(
+            f"{path}: has no dropout ({', '.join(rates)}), so both readings of a text are "
+            "equal and --train_kind=texts learns nothing from them; pass a copy of it with "
+            "0.1 there as --bert_config_file"
+        )
 
 
 def collection_of(judged: JudgedTexts) -> TextCollection:
@@ -90,20 +167,30 @@ def _spread(items, most):
 
 
 def rank(collection: TextCollection, queries: np.ndarray, passages: np.ndarray) -> Run:
-    """The passages with the largest dot products.
+    """The passages with the largest dot products, without a query's own text.
 
     Args:
         queries, passages: float32 [n, d], in the order of the collection.
     """
-    depth = ranking_metrics.DEPTH
-    near = exact.search(queries, exact.blocks_of(passages), depth)
-    ids = list(collection.passages)
-    return {
-        query: {
-            ids[row]: score for row, score in zip(rows.tolist(), scores, strict=True)
-        }
-        for query, scores, rows in zip(collection.queries, *near, strict=True)
-    }
+    own, depth = collection.own_passages(), ranking_metrics.DEPTH
+    most = depth + max(map(len, own.values()), default=0)
+    near = exact.search(queries, exact.blocks_of(passages), most)
+    ids, run = list(collection.passages), {}
+    for query, scores, rows in zip(collection.queries, *near, strict=True):
+        found = zip(map(ids.__getitem__, rows.tolist()), scores, strict=True)
+        others = (pair for pair in found if pair[0] not in own.get(query, ()))
+        run[query] = dict(itertools.islice(others, depth))
+    return run
+
+
+def cosines(
+    judged: JudgedTexts, queries: np.ndarray, passages: np.ndarray
+) -> np.ndarray:
+    """float32 [pairs]: of the vectors of each judged pair, of any length."""
+    first, second = judged.pairs.T
+    a, b = queries[first], passages[second]
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return (a * b).sum(axis=1) / np.maximum(lengths, 1e-12)
 
 
 def rerank(collection: TextCollection, run: Run, reranker: Reranker, top: int) -> Run:
@@ -120,6 +207,52 @@ def rerank(collection: TextCollection, run: Run, reranker: Reranker, top: int) -
         lowest = min(scores, default=0.0)
         reranked[query] |= {id: lowest - place for place, id in enumerate(rest, 1)}
     return reranked
+
+
+def judge_search(collection: TextCollection, run: Run) -> list[Judgement]:
+    """For each query, the first passage found, and the first relevant one with its rank."""
+    judgements = []
+    for query, relevant in collection.relevant.items():
+        found = ranking_metrics.rank(run[query])
+        fitting = [id for id, score in relevant.items() if score]
+        places = {id: place for place, id in enumerate(found, 1)}
+        best = min(fitting, key=lambda id: places.get(id, len(found) + 1))
+        texts = (collection.passages[id] for id in (best, found[0]))
+        rank = places.get(best, len(found) + 1)
+        judgements.append(Judgement(collection.queries[query], *texts, rank))
+    return judgements
+
+
+def judge_pairs(
+    judged: JudgedTexts, values: np.ndarray, score_range: Sequence[float]
+) -> list[Judgement]:
+    """For each pair its score and cosine, and how far apart their ranks are.
+
+    Args:
+        values: float [pairs], the cosines.
+        score_range: the lowest and the highest score in files.
+    """
+    low, high = score_range
+    ranks = _ranks(judged.scores), _ranks(values)
+    scores = low + judged.scores * (high - low)
+    return [
+        Judgement(
+            f"{judged.queries[query]}\n{judged.passages[passage]}",
+            f"{score:.4g}, rank {rank:g}",
+            f"cosine {value:.3f}, rank {other:g}",
+            abs(rank - other),
+        )
+        for (query, passage), score, value, rank, other in zip(
+            judged.pairs.tolist(), scores, values, *ranks, strict=True
+        )
+    ]
+
+
+def _ranks(values):
+    """From 1, the highest first; equal values share the mean of theirs."""
+    ordered = np.sort(-values)
+    first, after = (np.searchsorted(ordered, -values, s) for s in ("left", "right"))
+    return (first + after + 1) / 2
 
 
 def mine_negatives(

@@ -142,7 +142,9 @@ class Sets:
                 f"{split}: none of {len(examples)} examples makes a row{counts}; check "
                 "that it is the right file"
             )
-        number, rows_made = count(len(examples), "example"), count(note["rows"], "row")
+        # The texts of pairs, for example, each once.
+        what = "text" if isinstance(examples[0], str) else "example"
+        number, rows_made = count(len(examples), what), count(note["rows"], "row")
         self.log.say(f"{split}: {number}, {rows_made}{counts}")
         file = self._open_rows(path, layout)
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)

@@ -8,6 +8,7 @@ config in a folder of its own.
 import functools
 import json
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -29,6 +30,8 @@ _MODES = {  # our name of a pooling -> theirs, and the older key of a config
     "max": ("max", "pooling_mode_max_tokens"),
     "weighted_mean": ("weightedmean", "pooling_mode_weightedmean_tokens"),
 }
+# The names of prompts before queries, and before passages; the first is taken.
+_ROLES = ("query",), ("document", "passage", "corpus")
 _ACTIVATIONS = {"Identity": None, "Tanh": "tanh"}
 _NO_LIMIT = 1 << 20  # of tokens: what tokenizers say without a limit is above it
 _ADVICE = "copy it again from where the model is from"
@@ -92,17 +95,48 @@ class SentenceFolder(hugging_face.HuggingFace):
 
     @functools.cached_property
     def _settings(self) -> VectorSettings:
-        prompts = self._object(_PROMPTS).get("prompts") or {}
+        query, passage = self._prompts()
+        self._check_case()
         projection = self._dense
         return VectorSettings(
             pooling=self._pooling(),
             normalize="Normalize" in self._modules,
             projection_size=projection.get("out_features"),
             projection_activation=_ACTIVATIONS[self._activation(projection)],
-            query_prompt=prompts.get("query") or "",
-            passage_prompt=prompts.get("passage") or prompts.get("document") or "",
+            query_prompt=query,
+            passage_prompt=passage,
             max_seq_length=self._length(),
         )
+
+    def _prompts(self) -> list[str]:
+        """Those of queries and of passages; says which others there are.
+
+        Source: encode_query and encode_document of sentence-transformers 6.2.
+        """
+        config = self._object(_PROMPTS)
+        prompts, usual = config.get("prompts") or {}, config.get("default_prompt_name")
+        used = [next((n for n in r if n in prompts), usual) for r in _ROLES]
+        others = [f"{n!r:.40}" for n, text in prompts.items() if text and n not in used]
+        if others:
+            print(
+                f"warning: {self._path(_PROMPTS)}: the prompts {', '.join(others)} are "
+                "not used; rename them there to query and document to use them",
+                file=sys.stderr,
+            )
+        return [prompts.get(name) or "" for name in used]
+
+    def _check_case(self):
+        """Refuses text that modules lowercase and our tokenizer would not."""
+        if not self._object(_LENGTH).get("do_lower_case"):
+            return
+        path, fast = self._path(_LENGTH), self._object("tokenizer.json")
+        written = json.dumps(fast.get("normalizer"))
+        lowers = self._object("tokenizer_config.json").get("do_lower_case", not fast)
+        if not (lowers or '"lowercase": true' in written or '"Lowercase"' in written):
+            raise UserError(
+                f"{path}: do_lower_case is true, but the tokenizer keeps capitals; set it "
+                "to false and lowercase the texts yourself"
+            )
 
     def _length(self):
         """Tokens of a text; where they say none, as many as there are positions."""

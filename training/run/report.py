@@ -20,6 +20,7 @@ from text import progress
 _SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
 _SECONDS_PER_LINE = 60  # in a log
 _LONGEST_LINE = 119
+_RERANKED = "reranked_"  # how scores of a search begin after reranking
 
 
 class Report:
@@ -161,8 +162,16 @@ class Report:
         self._write(step, values, kind="eval")
 
     def scores(self, what: str, values: dict[str, float]) -> None:
-        """Prints losses and metrics."""
-        self._print(self._line(what, _of_all(values), percentages=self._percentages))
+        """Prints losses and metrics; those of a reranked search on a line of their own."""
+        again = {k: v for k, v in values.items() if k.startswith(_RERANKED)}
+        first = {k: v for k, v in _of_all(values).items() if k not in again}
+        self._print(self._line(what, first, percentages=self._percentages))
+        if again:
+            texts = (
+                f"{name.removeprefix(_RERANKED)} {metrics.in_words(name, value)}"
+                for name, value in again.items()
+            )
+            self._print(f"{what}, reranked: {', '.join(texts)}")
         for line in self._lines_by_source(values):
             self._print(line)
 

@@ -85,7 +85,7 @@ class Facts:
         base_model: what it was fine-tuned from, an address or the name of a folder, if
             known; no path, for a card is public.
         data: what it learned from, a line each.
-        task: the name of the task that has the scores.
+        task: the name of the task or data set that has the scores.
         scores: of an evaluation, by name.
         settings: the settings of the training, by name.
     """
@@ -122,7 +122,7 @@ def facts_of(
         weights,
         source if isinstance(source, str) else None,
         tuple(_data(settings, flag_values)),
-        str(flag_values.get("task_name") or task.get("script") or ""),
+        _data_set(flag_values) or str(task.get("script") or ""),
         {
             name: value
             for name, value in results.items()
@@ -156,6 +156,12 @@ def _settings(settings, folder, config) -> Iterator[tuple[str, object]]:
         yield "best run of a search", best
 
 
+def _data_set(flag_values) -> str:
+    """What its scores are of: a known task, or the name of the folder or file."""
+    names = map(flag_values.get, ("task_name", "data_dir", "predict_file"))
+    return os.path.basename(str(next(filter(None, names), "")).rstrip("/"))
+
+
 def _data(settings, flag_values) -> Iterator[str]:
     records = settings.get("input_file")
     if isinstance(records, list):
@@ -167,7 +173,11 @@ def _data(settings, flag_values) -> Iterator[str]:
 
 
 def text(
-    name: str, hugging_face_config: Mapping, facts: Facts, of_vectors: bool = False
+    name: str,
+    hugging_face_config: Mapping,
+    facts: Facts,
+    of_vectors: bool = False,
+    is_trained: bool = True,
 ) -> str:
     """The card of a model in Hugging Face's layout.
 
@@ -175,6 +185,7 @@ def text(
         name: of the model.
         hugging_face_config: its config.json.
         of_vectors: whether it has the modules of sentence-transformers.
+        is_trained: whether it was trained for the vectors that these give.
     """
     (their_class,) = hugging_face_config["architectures"]
     task, purpose = "feature-extraction", "gives vectors of texts"
@@ -184,7 +195,9 @@ def text(
     library, use = "transformers", _OF_HUGGING_FACE
     if of_vectors:
         library, use = "sentence-transformers", _OF_SENTENCE_TRANSFORMERS
-        task = "sentence-similarity"
+        task = "sentence-similarity" if is_trained else "feature-extraction"
+        if not is_trained:
+            purpose += ", the means of its tokens' vectors; it was not trained for them"
     return _card(
         name,
         {"library_name": library, "pipeline_tag": task},

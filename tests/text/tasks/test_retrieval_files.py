@@ -56,6 +56,29 @@ def test_tables_and_pairs_of_trec(folder):
     assert read(folder) == expected
 
 
+def test_a_query_is_found_among_the_passages_by_its_text_or_its_id(folder):
+    """As ArguAna has them; what is relevant is another text."""
+    more = [
+        {"_id": "q1", "title": "Cats", "text": "cats?"},
+        {"_id": "p9", "text": "dogs?"},
+    ]
+    (folder / "corpus.jsonl").write_text(lines([*PASSAGES, *more]))
+    (folder / "qrels" / "test.tsv").write_text(f"{PAIRS}q2\tp2\t1\n")
+    assert read(folder).own_passages() == {"q1": {"q1"}, "q2": {"p9"}}
+    (folder / "qrels" / "test.tsv").write_text(f"{PAIRS}q2\tp9\t1\n")
+    assert read(folder).own_passages() == {"q1": {"q1"}}
+    # Numbers of pairs are not ids that both sides share.
+    pairs = retrieval_files.TextCollection({"0": "b"}, {"0": "a b"}, {"0": {}})
+    assert pairs.own_passages() == {}
+
+
+def test_a_line_of_a_run_has_six_columns_whatever_the_run_is_called():
+    (line,) = retrieval_files.run_lines({"q": {"p": 0.5}}, "my pairs")
+    assert line == "q Q0 p 1 0.5 my_pairs\n"
+    (line,) = retrieval_files.run_lines({"q": {"p": 0.5}}, "")
+    assert len(line.split()) == 6
+
+
 REFUSALS = {
     "a query without a relevant passage": (
         "qrels/test.tsv",

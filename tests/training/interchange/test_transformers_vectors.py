@@ -281,6 +281,28 @@ def test_their_folders_give_their_vectors_and_ours_are_loaded_by_them(
     np.testing.assert_allclose(found, passages, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "default"),
+    [
+        ({"all": "a d "}, "all"),
+        ({"query": "b ", "all": "a d "}, "all"),
+        ({"query": "b ", "corpus": "a d "}, None),
+        ({"query": "b ", "document": "", "passage": "a d "}, None),
+    ],
+)
+def test_queries_and_passages_have_their_prompts(folder, tmp_path, prompts, default):
+    model = theirs(folder)
+    model.prompts, model.default_prompt_name = prompts, default
+    model.save(str(tmp_path / "theirs"))
+    encoder = bert.load(str(tmp_path / "theirs"))
+    for are_queries, encode in (
+        (True, model.encode_query),
+        (False, model.encode_document),
+    ):
+        found = encoder.embed(TEXTS, are_queries=are_queries)
+        np.testing.assert_allclose(found, encode(TEXTS), atol=1e-5)
+
+
 def test_what_has_no_equivalent_is_refused(folder, tmp_path):
     import torch
 

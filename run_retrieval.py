@@ -38,6 +38,7 @@ _EVALUATED = (
     _COLLECTION,
 )
 _MINED = "train_texts"  # the set whose texts are searched for negatives
+_PART = "part"  # of another set, to compare exports on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,7 +321,6 @@ class SentenceVectorTask(ServedTask):
     """
 
     form = "vector"
-    scores_parts = False  # a search is among all passages
 
     def __init__(self, flags: Options, tokenizer, known: VectorSettings | None = None):
         super().__init__(tokenizer, flags.data_dir)
@@ -379,15 +379,16 @@ class SentenceVectorTask(ServedTask):
         if split in self.eval_sets:
             retrieval.check_scores(path, judged.scores)
         if judged.scores is None and split != _MINED:
-            return self._keep(split, retrieval.collection_of(judged))
+            judged = retrieval.collection_of(judged)
+        return self._keep(split, judged)
+
+    def part(self, split, examples, most):
+        """A search among fewer passages."""
+        return _PART, self._keep(_PART, retrieval.part_of(self.judged[split], most))
+
+    def _keep(self, split, judged):
         self.judged[split] = judged
-        return self._texts(judged.queries, judged.passages)
-
-    def _keep(self, split, collection):
-        self.judged[split] = collection
-        return self._texts(collection.queries.values(), collection.passages.values())
-
-    def _texts(self, queries, passages):
+        queries, passages = retrieval.texts_of(judged)
         first, other = self.vectors.query_prompt, self.vectors.passage_prompt
         other = first if self.flags.has_scores else other
         return [
@@ -509,7 +510,7 @@ class SentenceVectorTask(ServedTask):
             judged = self.judged[predictions.split]
             run = retrieval.rank(judged, *self._vectors(predictions))
             self._searched, self._found = weakref.ref(predictions), {"": run}
-            if self.flags.rerank_with:
+            if self.flags.rerank_with and predictions.split != _PART:
                 self._found["reranked_"] = retrieval.rerank(
                     judged, run, self._reranker, self.flags.rerank_top
                 )

@@ -139,6 +139,11 @@ class Options(FineTuningOptions):
             )
         if self.do_predict and not self.predict_file:
             raise UserError("--do_predict needs --predict_file")
+        if self.compares and not self.predict_file:
+            raise UserError(
+                f"--export_precision={self.export_precision} needs --predict_file, to "
+                "compare the export with float32"
+            )
 
     @property
     def lengths(self) -> answer_spans.Lengths:
@@ -250,7 +255,7 @@ class Squad(ServedTask):
         if split == "train":
             return self._read_training()
         examples = squad.read_to_answer(flags.predict_file, flags.max_line_mb)
-        if flags.do_eval:
+        if flags.do_eval or flags.compares:
             squad.check_scorable(examples, flags.predict_file, self.version_2)
         return examples
 

@@ -258,7 +258,8 @@ class SquadAsText(TextTask):
 
     def read(self, split):
         path = self.flags.path(split)
-        needs_answers = split == "train" or (split == "dev" and self.flags.evaluates)
+        is_scored = self.flags.evaluates or self.flags.compares
+        needs_answers = split == "train" or (split == "dev" and is_scored)
         read = squad.read_to_answer if split != "train" else _questions
         examples = []
         for example in read(path, self.flags.max_line_mb):

@@ -131,8 +131,8 @@ def dev_set_of(predictor: Served, folder: str) -> DriftCounts:
     if not isinstance(noted, Mapping):
         raise UserError(
             f"{folder}: {DESCRIPTION} has no counts of a dev set to compare with; run the "
-            "script that trained the model again with --do_eval --do_export and without "
-            "--do_train"
+            "script that fine-tuned the model again with --do_eval --do_export and without "
+            "--do_train (exports of pre-training have no dev set)"
         )
     return DriftCounts(noted)
 

@@ -23,7 +23,8 @@ from text.graphs.row_chunks import not_empty, run_in_chunks
 
 TOLERANCE = 0.005  # of the difference
 _SMALL = 0.01  # a difference below which the error may be that of this
-_POINTS = (16, 32, 64, 128, 256, 512)
+_POINTS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+_MOST_IN_A_PART = 256  # points; with more, the line is cut into equal parts
 _MOST_TOKENS = 1 << 11  # at once; gradients keep what every layer computed
 
 
@@ -148,8 +149,11 @@ def attribute(
 
 def _rule(number):
     """Places from 0 to 1 and their weights; the first two are both ends, without weight."""
-    nodes, weights = np.polynomial.legendre.leggauss(number)
-    return np.array([[0, 1, *(nodes + 1) / 2], [0, 0, *weights / 2]])
+    parts = -(-number // _MOST_IN_A_PART)
+    nodes, weights = np.polynomial.legendre.leggauss(number // parts)
+    places = (np.arange(parts)[:, None] + (nodes + 1) / 2) / parts
+    weights = np.tile(weights / 2 / parts, parts)
+    return np.array([[0, 1, *places.flat], [0, 0, *weights]])
 
 
 def _is_inexact(found: Attributions):
@@ -222,8 +226,8 @@ def _trace(model, tokens, scores, baseline_id):
 
 
 def _of_texts(numbered, scores, found, texts):
-    """What is told of each token of a request's texts, padded; all [b, longest]."""
-    numbers, columns = numbered.columns()
+    """What is told of each token of a request that was read, padded; [b, longest]."""
+    numbers, columns = numbered.columns(scores.batch["input_ids"])
     shape = tf.shape(numbers.to_tensor(), tf.int32)
     attributions, logits = _by_owner(
         scores,
@@ -231,18 +235,20 @@ def _of_texts(numbered, scores, found, texts):
         lambda number: tf.gather(not_empty(columns), number)[..., None],
         shape,
     )
-    ids, starts, ends = (
-        tf.concat(values, axis=1) for values in zip(*numbered.encoded, strict=True)
-    )
     parts = [
-        tf.ones_like(ids) * part for part, (ids, *_) in enumerate(numbered.encoded)
+        (ids, starts, ends, tf.ones_like(ids) * part)
+        for part, (ids, starts, ends) in enumerate(numbered.encoded)
     ]
-    tokens = ids.with_flat_values(numbered.tokens(ids.flat_values))
+    ids, *places = (
+        tf.gather(tf.concat([v.flat_values for v in values], 0), numbers.flat_values)
+        for values in zip(*parts, strict=True)
+    )
+    starts, ends, parts = (numbers.with_flat_values(x).to_tensor(-1) for x in places)
     return {
-        "tokens": tokens.to_tensor(""),
-        "parts": tf.concat(parts, axis=1).to_tensor(-1),
-        "starts": starts.to_tensor(-1),
-        "ends": ends.to_tensor(-1),
+        "tokens": numbers.with_flat_values(numbered.tokens(ids)).to_tensor(""),
+        "parts": parts,
+        "starts": starts,
+        "ends": ends,
         "attributions": attributions,
         **logits,
     }

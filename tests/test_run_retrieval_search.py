@@ -13,6 +13,7 @@ from serving import export
 from serving.rerank import Reranker
 from tests import exports, jobs
 from tests.vectors import flags, pairs, run, write_files, write_table
+from text.tasks.retrieval_files import TextCollection, read_collection
 from text.tasks.text_groups import JudgedTexts
 from training.finetuning import experiment, finetune, ranking_metrics, retrieval
 from training.finetuning.retrieval import mine_negatives
@@ -225,7 +226,7 @@ def test_many_vectors_are_in_a_file_and_give_the_same(trained, monkeypatch, untr
 
 
 @pytest.mark.exhaustive
-def test_an_export_of_fewer_bits_is_scored_by_whole_searches(
+def test_an_export_of_fewer_bits_is_scored_by_searches_among_fewer_passages(
     trained, monkeypatch, untraced
 ):
     monkeypatch.setattr(finetune, "_COMPARED", 5)
@@ -235,9 +236,45 @@ def test_an_export_of_fewer_bits_is_scored_by_whole_searches(
     run(trained, output_dir=str(trained / "small"), **given)
     report = json.loads((trained / "small/export/precision.json").read_text())
     found = report["forms"]["saved_model"]
-    expected = jobs.results(trained, "small")["eval_ndcg@10"]
-    assert found["ndcg@10_of_float32"] == pytest.approx(expected)
+    part = retrieval.part_of(read_collection(str(trained), "dev.tsv"), 5)
+    encoder = bert.load(str(trained / "output"))
+    texts = (part.queries.values(), part.passages.values())
+    found_there = retrieval.rank(part, *(encoder.embed(list(each)) for each in texts))
+    scores = ranking_metrics.score_run(part.relevant, found_there)
+    assert found["ndcg@10_of_float32"] == pytest.approx(scores["ndcg@10"])
     assert found["agreement"] == 1
+    assert report["examples"] == 5 + 10
+
+
+def test_a_part_of_a_collection_can_be_searched_by_itself():
+    texts = {f"p{i}": f"passage {i}" for i in range(1000)}
+    relevant = {f"q{i}": {f"p{3 * i + j}": j for j in range(3)} for i in range(100)}
+    whole = TextCollection(
+        {query: f"of {query}" for query in relevant}, texts, relevant
+    )
+    part = retrieval.part_of(whole, 10)
+    # Those of six queries, and two others.
+    assert (len(part.queries), len(part.passages)) == (6, 20)
+    assert part.queries.keys() == part.relevant.keys()
+    for query, passages in part.relevant.items():
+        assert part.queries[query] == f"of {query}"
+        assert passages == relevant[query]
+        assert all(part.passages[id] == texts[id] for id in passages)
+    assert len(retrieval.part_of(whole, 1).queries) == 1  # with all of its passages
+    assert retrieval.part_of(whole, 1000) == whole
+
+
+def test_a_part_of_scored_pairs_has_the_same_scores():
+    queries, passages = tuple("abcde"), tuple("vwxyz")
+    pairs = np.array([[i % 4, i % 5] for i in range(20)])
+    whole = JudgedTexts(queries, passages, pairs, np.arange(20.0))
+    part = retrieval.part_of(whole, 4)
+    named = [(part.queries[q], part.passages[p]) for q, p in part.pairs]
+    for pair, score in zip(named, part.scores, strict=True):
+        query, passage = pairs[int(score)]
+        assert pair == (queries[query], passages[passage])
+    assert part.scores.tolist() == [0, 5, 10, 15]
+    assert (part.queries, part.passages) == (tuple("abcd"), ("v",))
 
 
 WRONG = {

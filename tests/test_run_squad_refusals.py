@@ -102,6 +102,10 @@ def test_what_has_no_answers_is_not_scored(folder, answers, message):
         ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
         ({"do_predict": True, "predict_file": None}, "needs --predict_file"),
         (
+            {"do_export": True, "export_precision": "int8", "predict_file": None},
+            "--export_precision=int8 needs --predict_file, to compare the export",
+        ),
+        (
             {"do_train": True, "eval_every_steps": 2, "predict_file": None},
             "--eval_every_steps, --early_stopping_patience and a search need",
         ),

@@ -1,6 +1,7 @@
 """Explanations: contributions add up to what they explain, and are the words' own."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -18,12 +19,14 @@ from tests import (
     prediction,
     relatives,
     squad,
+    swag,
     tiers,
     tiny,
 )
 from text.graphs.lookup import graph_of
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.finetuning.calibration import Calibration
 
 # As wide weights, next to the width, as those of trained models, and rows as long.
 SIZES = {
@@ -124,6 +127,33 @@ def test_padding_contributes_nothing_and_changes_nothing(pairs, folder):
     np.testing.assert_allclose(
         alone["attributions"][0], found["attributions"][1, :size], atol=1e-4
     )
+
+
+def test_the_tokens_of_the_row_are_listed_and_none_that_were_cut_off(pairs):
+    task, _, requests, found = pairs
+    were_cut = 0
+    for number, request in enumerate(requests):
+        (row,) = task.featurize(run_classifier.Example(*request, None, ""), "dev")
+        read = [id for id in row.input_ids if id >= len(SPECIAL_TOKENS)]
+        columns = (found[key][number] for key in ("parts", "starts", "ends"))
+        places = zip(*columns, strict=True)
+        listed = [request[part][a:b] for part, a, b in places if part >= 0]
+        assert listed == [task.tokenizer.vocabulary.tokens[id] for id in read]
+        assert (found["tokens"][number] != b"").sum() == len(read)
+        were_cut += len(read) < len(" ".join(request).split())
+    assert were_cut == 4  # of six
+
+
+def test_of_several_labels_the_clearest_answer_is_explained(folder):
+    """And the nearest one, where none is answered."""
+    task = classifier_of(folder, label_kind="several", text_b_column=None)
+    cuts = (0.0, 3.0, -2.0)
+    task.labels.calibration = Calibration(cuts=cuts)
+    logits = tf.constant([[-1.0, 2.0, 0.0], [1.0, 2.9, -3.0], [-5.0, 2.0, -4.0]])
+    scores = task.labels.scores_to_explain({}, logits, None, logits, "mean")
+    assert scores.labels["label"].numpy().tolist() == [b"z", b"x", b"y"]
+    answered = task.labels.serve(logits)["predicted"].numpy().tolist()
+    assert answered == [[b"", b"", b"z"], [b"x", b"", b""], [b""] * 3]
 
 
 def test_a_token_contributes_what_a_sum_over_many_points_says(pairs, folder):
@@ -336,6 +366,19 @@ def test_mistakes_show_what_words_contributed(exported):
     assert "Blue words speak for what was predicted" in page
 
 
+@pytest.mark.exhaustive
+def test_mistakes_in_answers_show_what_words_contributed(tmp_path):
+    """Of the question and of the context, in the order of the request."""
+    squad.write_files(tmp_path)
+    flags = dict.fromkeys(("do_train", "do_eval"), True)
+    with jobs.untraced():
+        squad.run(tmp_path, **flags, learning_rate=[1e-6], explain_mistakes=2)
+    page = (tmp_path / "output" / "mistakes.html").read_text()
+    explained = re.findall(r'(?:<span title="[^"]*"[^>]*>[^<]*</span>\s*){3,}', page)
+    assert len(explained) == 2
+    assert all("what" in re.sub("<[^>]*>", "", text) for text in explained)
+
+
 def test_a_model_without_explanations_is_refused_before_it_is_loaded(
     tmp_path, monkeypatch
 ):
@@ -356,3 +399,13 @@ def test_what_cannot_be_explained_is_refused(folder):
             export_attributions=True,
             export_precision="int8",
         )
+
+
+@pytest.mark.parametrize("name", ["export_attributions", "explain_mistakes"])
+def test_script_whose_answers_cannot_be_explained_is_named(tmp_path, name):
+    swag.write_files(tmp_path)
+    given = {"do_eval": True, "do_export": True, name: 1}
+    with pytest.raises(
+        UserError, match=f"--{name}: the answers .* of run_swag.py cannot"
+    ):
+        swag.run(tmp_path, **given)

@@ -8,7 +8,7 @@ import pytest
 
 from errors import UserError
 from files import local
-from serving import export_folder
+from serving import checksums, export_folder
 from serving.predictor import _find
 
 
@@ -169,3 +169,17 @@ def test_an_empty_folder_of_a_user_is_not_removed(tmp_path):
     with pytest.raises(UserError, match="empty: is not part of an export"):
         replace(final, "third")
     assert (final / "empty").is_dir()
+
+
+def test_a_model_is_told_from_others_by_its_weights_and_settings():
+    """Not by an export made again, whose graph may differ."""
+    weights = [f"{model}/1/variables/variables.index" for model in ("text", "tensors")]
+    others = ["text/1/saved_model.pb", "processing/1/variables/variables.index"]
+    content = {"form": "label", "checksums": dict.fromkeys([*weights, *others], "a")}
+    digest = checksums.digest_of_model(content)
+    assert checksums.digest_of_model({**content, "form": "span"}) != digest
+    assert checksums.digest_of_model({**content, "card": "b"}) == digest
+    for name in (*weights, *others):
+        changed = {**content, "checksums": {**content["checksums"], name: "b"}}
+        is_same = checksums.digest_of_model(changed) == digest
+        assert is_same == (name in others)

@@ -255,16 +255,16 @@ def test_a_reload_loses_no_request_and_sigterm_answers_what_was_accepted(tmp_pat
         process.send_signal(signal.SIGHUP)
 
     with command(model, "--json_log") as (process, port, log):
-        with concurrent.futures.ThreadPoolExecutor(8) as clients:
-            asking = [clients.submit(ask, port) for _ in range(8)]
-            wait_until(lambda: len(answers) > 20)
+        with concurrent.futures.ThreadPoolExecutor(200) as clients:
+            asking = [clients.submit(ask, port) for _ in range(200)]
+            wait_until(lambda: len(answers) > 400)
             reload(second)
             wait_until(lambda: any("Reloaded toy" in line for line in log))
             (second / "export.json").write_text("{}")
             reload(second)
             wait_until(lambda: any("was not reloaded" in line for line in log))
             number = len(answers)
-            wait_until(lambda: len(answers) > number + 20)
+            wait_until(lambda: len(answers) > number + 400)
             ends.set()
             for each in asking:
                 each.result()

@@ -96,7 +96,9 @@ MOST_BYTES = {"bfloat16": 0.6, "float16": 0.7, "int8": 0.5}
     ],
 )
 def test_fewer_bits_answer_nearly_the_same(folder, float32, precision, formats):
-    run(folder, do_export=True, export_precision=precision, export_formats=formats)
+    given = {"export_precision": precision, "export_formats": formats}
+    explains = precision == "float16"
+    run(folder, do_export=True, export_attributions=explains, **given)
     export = folder / "output" / "export"
     apart = np.abs(
         probabilities(export, texts()) - probabilities(float32, texts())
@@ -116,6 +118,13 @@ def test_fewer_bits_answer_nearly_the_same(folder, float32, precision, formats):
     assert weights.stat().st_size < MOST_BYTES[precision] * 4 * NUM_WEIGHTS
     with pytest.raises(UserError, match=f"its weights are {precision}, and only"):
         exported.unpack(str(export), Folder.open(str(folder / "unpacked")))
+
+    if explains:
+        (answer,) = Predictor(str(export), explains=True).predict([{"text": "a cat"}])
+        found = answer["explanation"]
+        total = sum(word["contribution"] for word in found["words"])
+        difference = found["logit"] - found["baseline_logit"]
+        assert abs(difference) > 0.1 and total == pytest.approx(difference, rel=0.01)
 
     # A server unpacks the weights when it loads the model.
     text = {"text": np.array(["a cat"], object)}
@@ -149,6 +158,11 @@ def test_answers_that_differ_are_not_exported(folder, monkeypatch):
             "onnx does not have it, only float32, float16, int8",
         ),
         ({"min_agreement": 0.9}, "--min_agreement has no effect"),
+        (
+            {"do_train": True, "dev_file": "gone.jsonl", "export_precision": "float16"},
+            r"--export_precision=float16: the export is compared with float32 on the set "
+            r"dev, but .*gone\.jsonl: No such file or directory; add this set, or leave",
+        ),
     ],
 )
 def test_what_has_no_effect_or_is_missing_is_refused(folder, changes, message):

@@ -12,7 +12,7 @@ from errors import UserError
 from serving import drift
 from serving import watch as watch_page
 from serving.predictor import Predictor
-from tests import exports
+from tests import exports, jobs, ner, squad, vectors
 from tests.serving.clients import send
 from tests.serving.test_operation import command
 from text.tokenizers.table import TokenizerOptions
@@ -130,7 +130,7 @@ def test_answers_are_given_where_the_page_cannot_be_written(
 def test_model_that_knows_no_dev_set(tmp_path, predictor):
     folder = exports.write(tmp_path, "label")
     report = str(tmp_path / "page.html")
-    with pytest.raises(UserError, match=r"export\.json has no counts of a dev set"):
+    with pytest.raises(UserError, match="has no counts of a dev set .* of pre-train"):
         predict.main(predict.Options(model_dir=folder, watch_report=report))
     with pytest.raises(UserError, match="there is no folder"):
         report = str(tmp_path / "gone" / "page.html")
@@ -138,6 +138,51 @@ def test_model_that_knows_no_dev_set(tmp_path, predictor):
     with pytest.raises(UserError):
         report = str(tmp_path / "export.json")
         predict.main(predict.Options(model_dir=folder, watch_report=report))
+
+
+def of_squad(folder):
+    content = json.loads((folder / "dev.json").read_text())
+    for paragraph in content["data"][0]["paragraphs"]:
+        for question in paragraph["qas"]:
+            yield {"question": question["question"], "context": paragraph["context"]}
+
+
+def of_ner(folder):
+    for sentence in (folder / "dev.txt").read_text().split("\n\n"):
+        words = [line.split()[0] for line in sentence.splitlines()]
+        if words and words != ["-DOCSTART-"]:
+            yield {"words": words}
+
+
+def of_vectors(folder):
+    rows = [x.split("\t") for x in (folder / "dev.tsv").read_text().splitlines()[1:]]
+    for column in zip(*rows, strict=True):
+        yield from ({"text": text} for text in dict.fromkeys(column))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "script, requests_of", [(squad, of_squad), (ner, of_ner), (vectors, of_vectors)]
+)
+def test_an_evaluation_of_an_earlier_model_counts_its_dev_set(
+    script, requests_of, tmp_path
+):
+    """Asked the same, the page sees no difference."""
+    script.write_files(tmp_path)
+    with jobs.untraced():
+        script.run(tmp_path, do_train=True)
+        script.run(tmp_path, do_eval=True, do_export=True)
+    page, output = tmp_path / "page.html", str(tmp_path / "output")
+    predictor, requests = Predictor(output), [*requests_of(tmp_path)]
+    watch = watch_page.Watch(str(page))
+    watch.add("model", predictor, output)
+    predictor.predict(requests)
+    watch.write()
+    number = len(requests)
+    assert f"<p>{number} requests; dev set: {number} rows</p>" in page.read_text()
+    indices = re.findall(r"<td>(-?\d\.\d\d) \((?:alike|few)", page.read_text())
+    assert len(indices) == (1 if script is vectors else 3)
+    assert {float(index) for index in indices} == {0}
 
 
 @pytest.mark.parametrize("form", exports.FORMS)

@@ -40,24 +40,40 @@ class NumberedTokens:
         ids = tf.concat([ids.flat_values for ids, *_ in self.encoded], axis=0)
         return tf.where(rows < 0, tf.gather(not_empty(ids), numbers_of(rows)), rows)
 
-    def columns(self) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """The tokens of each request, if every call encoded one text of each.
+    def columns(self, rows: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The tokens of each request that some row has, if every call encoded one text of
+        each request.
 
+        Args:
+            rows: of numbers, int32 [...].
         Returns:
-            their numbers, int32 [b, (tokens)], those of the first text first; and the
-            place of each token in its request, int32 [tokens].
+            the numbers of these tokens, int32 [b, (n)], those of the first text first; and
+            int32 [tokens], the place of each of them in its request, 0 for others.
         """
         before, parts = 0, []
         for ids, *_ in self.encoded:
             size = tf.size(ids.flat_values)
             parts.append(ids.with_flat_values(tf.range(before, before + size)))
             before += size
-        numbers = tf.concat(parts, axis=1)
+        numbers = _keep(tf.concat(parts, axis=1), rows, before)
         first = tf.gather(numbers.row_starts(), row_numbers(numbers.row_limits()))
-        places = tf.range(before) - tf.cast(first, tf.int32)
+        places = tf.range(tf.size(numbers.flat_values)) - tf.cast(first, tf.int32)
         return numbers, tf.scatter_nd(numbers.flat_values[:, None], places, [before])
 
 
 def numbers_of(rows: tf.Tensor) -> tf.Tensor:
     """The number of each token of numbered rows, and 0 for special tokens."""
     return tf.maximum(-1 - rows, 0)
+
+
+def _keep(numbers, rows, total):
+    """Those, [b, (tokens)], of the tokens that some row has."""
+    packed = numbers_of(tf.boolean_mask(rows, rows < 0))
+    is_packed = tf.scatter_nd(packed[:, None], tf.ones_like(packed), [total]) > 0
+    is_kept = tf.gather(is_packed, numbers.flat_values)
+    kept = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)
+    return tf.RaggedTensor.from_row_splits(
+        tf.boolean_mask(numbers.flat_values, is_kept),
+        tf.gather(kept, numbers.row_splits),
+        validate=False,
+    )

@@ -5,7 +5,6 @@ import functools
 import json
 import math
 import os
-import sys
 import tempfile
 
 import numpy as np
@@ -330,9 +329,7 @@ class Experiment:
             if item.name not in inherited - {"max_seq_length"}
             and getattr(self.flags, item.name) != options.default_of(item)
         }
-        module = sys.modules[type(self.task).__module__]
-        path = getattr(module, "__file__", None) or ""  # a notebook has none
-        return {"script": os.path.basename(path), "flags": own}
+        return {"script": self.task.script, "flags": own}
 
     def start(self, run: Run, trainer: loop.Trainer) -> None:
         """Begins or resumes a training, or loads the weights to use."""

@@ -73,7 +73,9 @@ def _check_explains(task: Task, flags: FineTuningOptions) -> None:
     for name in ("export_attributions", "explain_mistakes"):
         if getattr(flags, name) and not getattr(task, "explains", False):
             raise UserError(
-                f"--{name}: {type(task).__name__} does not explain its answers; remove it"
+                f"--{name}: the answers of this model of "
+                f"{task.script or type(task).__name__} cannot be explained; "
+                "docs/explanations.md says which can; remove the flag"
             )
     if flags.explain_mistakes and "list" in task.inputs.values():
         raise UserError(
@@ -89,8 +91,8 @@ def _run(experiment: Experiment) -> None:
         *(task.eval_sets if flags.evaluates else ()),
         *(task.test_sets if flags.do_predict else ()),
     ]
-    if flags.do_export and flags.export_precision != "float32":
-        experiment.sets.examples(task.eval_sets[0])  # to compare on
+    if flags.compares:
+        _read_to_compare(experiment)
     if splits:
         experiment.log.say(f"reading {', '.join(splits)}")
     for split in splits:
@@ -121,6 +123,20 @@ def _run(experiment: Experiment) -> None:
                 experiment.strategy,
                 lambda: _export(experiment, trainer, predictions_by_split),
             )
+
+
+def _read_to_compare(experiment: Experiment) -> None:
+    """Reads the set on which an export of fewer bits is compared with float32."""
+    flags, split = experiment.flags, experiment.task.eval_sets[0]
+    try:
+        examples, found = experiment.sets.examples(split), "it has no examples"
+    except OSError as error:
+        examples, found = [], f"{error.filename}: {error.strerror}"
+    if not examples:
+        raise UserError(
+            f"--export_precision={flags.export_precision}: the export is compared with "
+            f"float32 on the set {split}, but {found}; add this set, or leave out the flag"
+        )
 
 
 def _single(
@@ -280,8 +296,12 @@ def _export(
     card = model_card.of_export(output_dir, product)
     folder = export.save(output_dir, product, card)
     experiment.log.say(
-        f"exported to {folder}; loaded by another process, it gave the same answers to "
-        f"{len(product.requests)} requests"
+        f"exported to {folder}; loaded by another process, it gave the same "
+        + (
+            f"answers to {count(len(product.requests), 'request')}"
+            if product.answers_exactly
+            else f"numbers, within {product.tolerance:.0%}"
+        )
     )
 
 
@@ -374,10 +394,8 @@ def _float32(experiment: Experiment, trainer: loop.Trainer, precision: str) -> d
     if precision == "float32":
         return {}
     split = task.eval_sets[0]
-    examples = experiment.sets.examples(split)
-    if task.scores_parts:
-        examples = examples[:: -(-len(examples) // _COMPARED)]
-    _, batch, outcome = _rows_of(experiment, examples, split)
+    part, examples = task.part(split, experiment.sets.examples(split), _COMPARED)
+    _, batch, outcome = _rows_of(experiment, examples, part)
     reference = _network(experiment, trainer, "float32")
     dev = comparison.DevSet(
         split,

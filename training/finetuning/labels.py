@@ -95,7 +95,8 @@ class Labels(abc.ABC):
         """The same answers in a graph, from tensors [b, outputs]."""
 
     def scores_to_explain(self, batch, of_rows, owners, logits, pooling: str) -> Scores:
-        """The logits of what is most probable.
+        """The logits of what is answered: of several labels, of the clearest one, and
+        where none is answered, of the nearest.
 
         Args:
             batch: the rows.
@@ -104,7 +105,8 @@ class Labels(abc.ABC):
             logits: of the texts, [b, outputs].
             pooling: see `text_windows.pool`.
         """
-        best = tf.argmax(logits, axis=1, output_type=tf.int32)
+        margins = logits - tf.constant(self.calibration.cuts or 0.0, tf.float32)
+        best = tf.argmax(margins, axis=1, output_type=tf.int32)
         number = tf.size(best)
         owners = tf.range(number) if owners is None else owners
         place = tf.gather(best, owners)

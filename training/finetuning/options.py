@@ -310,6 +310,11 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions, LineO
         return bool(self.do_eval or (self.do_train and (searches or watches)))
 
     @property
+    def compares(self) -> bool:
+        """Whether an export is compared with float32, on the first evaluation set."""
+        return self.do_export and self.export_precision != "float32"
+
+    @property
     def num_lstm_layers(self) -> int:
         """How many the network has; the paper's number if the encoder is frozen."""
         return self.lstm_layers or (LSTM_LAYERS if self.features else 0)

@@ -19,6 +19,7 @@ from training.finetuning.task import Judgement
 
 Run = Mapping[str, Mapping[str, float]]  # query -> passage -> score, the best first
 _NEARLY = 0.05  # of the score of the passage that fits; what is so near may fit, too
+_OF_A_PART = 2  # times as many passages as queries, at most
 _LOOKED_AT = 20  # times as many passages as negatives are wanted
 
 
@@ -116,6 +117,53 @@ def collection_of(judged: JudgedTexts) -> TextCollection:
         for texts in (judged.queries, judged.passages)
     )
     return TextCollection(queries, passages, relevant)
+
+
+def texts_of(
+    judged: JudgedTexts | TextCollection,
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The queries and the passages."""
+    if isinstance(judged, JudgedTexts):
+        return judged.queries, judged.passages
+    return [*judged.queries.values()], [*judged.passages.values()]
+
+
+def part_of(
+    judged: JudgedTexts | TextCollection, most: int
+) -> JudgedTexts | TextCollection:
+    """At most `most` of the scored pairs, or of the queries of a search.
+
+    The passages are those that are judged for these queries and, where these are fewer,
+    others, up to 2 * most.
+    """
+    if isinstance(judged, JudgedTexts):
+        some = _spread(range(len(judged.pairs)), most)
+        (queries, first), (passages, second) = (
+            np.unique(column, return_inverse=True) for column in judged.pairs[some].T
+        )
+        return JudgedTexts(
+            tuple(judged.queries[number] for number in queries),
+            tuple(judged.passages[number] for number in passages),
+            np.stack([first, second], axis=1),
+            judged.scores[some],
+        )
+    relevant, ids, room = {}, {}, _OF_A_PART * most
+    for query in _spread(judged.queries, most):
+        if not relevant or len(ids) + len(judged.relevant[query]) <= room:
+            relevant[query] = judged.relevant[query]
+            ids |= dict.fromkeys(relevant[query])
+    others = [id for id in judged.passages if id not in ids]
+    ids |= dict.fromkeys(_spread(others, room - len(ids)))
+    return TextCollection(
+        {query: judged.queries[query] for query in relevant},
+        {id: judged.passages[id] for id in ids},
+        relevant,
+    )
+
+
+def _spread(items, most):
+    """At most this many, at equal distances."""
+    return list(items)[:: -(-len(items) // most) or 1] if most > 0 else []
 
 
 def rank(collection: TextCollection, queries: np.ndarray, passages: np.ndarray) -> Run:

@@ -7,6 +7,7 @@ import abc
 import collections
 import dataclasses
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -76,7 +77,6 @@ class Task(abc.ABC):
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.
         has_classes: whether `judge` names classes, which get a confusion matrix.
-        scores_parts: whether `score` takes any examples of a set, and not only all.
         has_percentages: whether `score` returns shares in percent, as SQuAD's script does,
             and not from 0 to 1.
         counts: what `featurize` reports about a set, such as how many texts it cut.
@@ -84,7 +84,6 @@ class Task(abc.ABC):
 
     fields: Mapping[str, Field] = {}
     has_classes = False
-    scores_parts = True
     has_percentages = False
     metric = "accuracy"
     eval_sets = ("dev",)
@@ -133,6 +132,12 @@ class Task(abc.ABC):
         pad_id = self.tokenizer.vocabulary.pad_id
         return Layout(max_seq_length, labels=self.fields, pad_id=pad_id)
 
+    def part(self, split: str, examples: list, most: int) -> tuple[str, list]:
+        """A part of a set that can be scored by itself: the name of this set, and its
+        examples, at most about `most`.
+        """
+        return split, examples[:: max(1, -(-len(examples) // most))]
+
     def judge(self, predictions: Predictions) -> list[Judgement]:
         """All predictions, for the page of mistakes."""
         return []
@@ -150,6 +155,12 @@ class Task(abc.ABC):
         """What makes a training of this task another run; flags say it themselves."""
         name = type(self).__name__
         return {"task": name, **self.settings(), **self.tokenizer.settings}
+
+    @property
+    def script(self) -> str:
+        """The name of the file that defines the task; "" in a notebook."""
+        module = sys.modules[type(self).__module__]
+        return os.path.basename(getattr(module, "__file__", None) or "")
 
     def state(self) -> dict:
         """What was learned from the training file, as JSON: the labels, for example."""

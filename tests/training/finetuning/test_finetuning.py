@@ -33,7 +33,7 @@ def test_a_new_task_is_one_file(trained, once):
     assert len((output / "parity.txt").read_text().splitlines()) == 10
     for name in ("train", "eval", "predict"):
         assert (output / f"{name}.tf_record").exists()
-    assert "train: 64 examples, 64 rows" in once("trained")[1]
+    assert "train: 64 texts, 64 rows" in once("trained")[1]
 
 
 def test_evaluation_without_training_takes_what_was_trained(trained):

@@ -187,6 +187,11 @@ def _answer_all(flags: Options, watch: Watch | None) -> int | None:
     is_parquet = input_table.form_of(output) == PARQUET
     is_array = vector_files.form_of(output) not in (None, vector_files.json_lines)
     form = predictor.description["form"]
+    if flags.vector_type != "float32" and form != "vector":
+        raise UserError(
+            f"--vector_type={flags.vector_type}: {predictor.title} answers with {form}, "
+            "not with vectors; remove it"
+        )
     if is_array and form != "vector":
         raise UserError(
             f"{output}: would be an array of vectors, but {predictor.title} answers with "

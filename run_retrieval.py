@@ -302,7 +302,7 @@ from serving import rerank
 from text.graphs import packing_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
-from training.finetuning import finetune, ranking_metrics, retrieval
+from training.finetuning import finetune, ranking_metrics, retrieval, teachable
 from training.finetuning.task import SAMPLE_TEXTS, ServedTask
 from training.interchange.vector_settings import TASK, VectorSettings, read_settings
 
@@ -373,11 +373,11 @@ class SentenceVectorTask(ServedTask):
         if split == "train":
             if flags.needs_labels:  # otherwise a teacher says what fits
                 loss = flags.loss_in_use
-                groups = retrieval.teachable(path, groups, loss, left_out)
+                groups = teachable.keep_teachable(path, groups, loss, left_out)
             return [self._with_prompts(group) for group in groups]
         judged = text_groups.judged_texts(groups)
         if split in self.eval_sets:
-            retrieval.check_scores(path, judged.scores)
+            teachable.check_scores(path, judged.scores)
         if judged.scores is None and split != _MINED:
             judged = retrieval.collection_of(judged)
         return self._keep(split, judged)
@@ -581,7 +581,7 @@ def make(model: TrainableModel) -> SentenceVectorTask:
         known = read_settings(model.source.task)
     flags = model.flags
     if flags.do_train and flags.train_kind == "texts" and flags.needs_labels:
-        retrieval.check_dropout(model.config, model.config_file)
+        teachable.check_dropout(model.config, model.config_file)
     return SentenceVectorTask(flags, model.tokenizer, known)
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from errors import UserError
-from serving import predictor
-from serving.predictor import Predictor
+from serving.predictor import Predictor, description_of
 
 _PARTS = {"text_a", "text_b"}
 
@@ -15,7 +14,7 @@ def check(directory: str) -> None:
     Raises:
         UserError: there is no export, or it cannot score pairs.
     """
-    description = predictor.description_of(directory)
+    description = description_of(directory)
     form, parts = description["form"], description["inputs"]
     if form not in ("label", "number") or parts.keys() != _PARTS:
         raise UserError(

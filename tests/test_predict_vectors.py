@@ -394,6 +394,10 @@ REFUSALS = {
         {"model_dir": "LABEL", "output_file": "NPY"},
         "would be an array of vectors, but label answers with label",
     ),
+    "a type without vectors": (
+        {"model_dir": "LABEL", "output_file": "JSONL", "vector_type": "int8"},
+        "--vector_type=int8: label answers with label, not with vectors; remove it",
+    ),
     "no array of rows": (
         {"index": "INDEX", "output_file": "NPY"},
         "would be an array of vectors, but .* answers with neighbors",
@@ -415,6 +419,7 @@ def test_refusals_are_one_line(name, model, rows, tmp_path):
         "FOLDER": str(tmp_path / "folder"),
         "SCORED": str(tmp_path / "scored.tsv"),
         "NPY": str(tmp_path / "new.npy"),
+        "JSONL": str(tmp_path / "new.jsonl"),
         "new": str(tmp_path / "new"),
     }
     (tmp_path / "scored.tsv").write_text("text\tscore\na\t1\n")

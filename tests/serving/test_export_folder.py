@@ -178,7 +178,8 @@ def test_a_model_is_told_from_others_by_its_weights_and_settings():
     content = {"form": "label", "checksums": dict.fromkeys([*weights, *others], "a")}
     digest = checksums.digest_of_model(content)
     assert checksums.digest_of_model({**content, "form": "span"}) != digest
-    assert checksums.digest_of_model({**content, "card": "b"}) == digest
+    for name in ("card", "global_step"):
+        assert checksums.digest_of_model({**content, name: "b"}) == digest
     for name in (*weights, *others):
         changed = {**content, "checksums": {**content["checksums"], name: "b"}}
         is_same = checksums.digest_of_model(changed) == digest

@@ -1,21 +1,17 @@
 """Ranks passages by vectors, again by a reranker, and picks those that mislead a model."""
 
-import dataclasses
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from errors import UserError
-from modeling.architectures.config import EncoderConfig
 from serving.rerank import Reranker
 from serving.search import exact
 from text.tasks.retrieval_files import TextCollection
-from text.tasks.text_groups import JudgedTexts, TextGroup
+from text.tasks.text_groups import JudgedTexts
 from training.finetuning import ranking_metrics
-from training.finetuning.task import Judgement
+from training.finetuning.task import Judgement, spread
 
 Run = Mapping[str, Mapping[str, float]]  # query -> passage -> score, the best first
 _NEARLY = 0.05  # of the score of the passage that fits; what is so near may fit, too
@@ -34,77 +30,6 @@ class VectorAnswers(Sequence):
 
     def __getitem__(self, number):
         return {"vector": self._vectors[number].tolist()}
-
-
-def teachable(
-    path: str, groups: Sequence[TextGroup], loss: str, counts: Counter
-) -> Sequence[TextGroup]:
-    """The groups of a training set that a loss learns from.
-
-    Args:
-        path: of the set, for messages.
-        loss: the name of a function of `vector_losses`.
-        counts: to be increased by what was left out, in words.
-    Raises:
-        UserError: the loss learns from none.
-    """
-    if loss == "triplet_margin":
-        found = [group for group in groups if len(group.texts) > 2]
-        if not found:
-            raise UserError(
-                f"{path}: no row has a text that does not fit; --loss=triplet_margin "
-                "learns from nothing else, so pass another loss"
-            )
-        counts["rows have no text that does not fit, and are left out"] += len(
-            groups
-        ) - len(found)
-        return found
-    if loss == "cosent" and len({group.score for group in groups}) < 2:
-        raise UserError(
-            f"{path}: no two scores differ; --loss=cosent learns their order, so pass "
-            "other pairs or --loss=cosine_error"
-        )
-    if loss == "in_batch_negatives" and not any(len(g.texts) > 2 for g in groups):
-        for place in (0, 1):
-            if len({group.keys[place] for group in groups}) < 2:
-                raise UserError(
-                    f"{path}: the {('first', 'second')[place]} text of all rows is the "
-                    "same, so none has a text that does not fit, and there is nothing to "
-                    "learn; add other pairs"
-                )
-    return groups
-
-
-def check_scores(path: str, scores: np.ndarray | None) -> None:
-    """Refuses pairs whose cosines have no rank correlation with their scores.
-
-    Args:
-        scores: float [pairs], or None of a search.
-    """
-    if scores is not None and len(set(scores.tolist())) < 2:
-        raise UserError(
-            f"{path}: no two scores differ, so there is no order to compare cosines with; "
-            "add other pairs"
-        )
-
-
-def check_dropout(config: EncoderConfig, path: str) -> None:
-    """Refuses a network that reads a text the same way twice.
-
-    Args:
-        path: of the config, for messages.
-    """
-    rates = {
-        config.file_keys.get(field.name, field.name): getattr(config, field.name)
-        for field in dataclasses.fields(config)
-        if field.name.endswith("dropout_prob") and not field.name.startswith("head")
-    }
-    if not any(rates.values()):
-        raise UserError(
-            f"{path}: has no dropout ({', '.join(rates)}), so both readings of a text are "
-            "equal and --train_kind=texts learns nothing from them; pass a copy of it with "
-            "0.1 there as --bert_config_file"
-        )
 
 
 def collection_of(judged: JudgedTexts) -> TextCollection:
@@ -137,7 +62,7 @@ def part_of(
     others, up to 2 * most.
     """
     if isinstance(judged, JudgedTexts):
-        some = _spread(range(len(judged.pairs)), most)
+        some = spread(range(len(judged.pairs)), most)
         (queries, first), (passages, second) = (
             np.unique(column, return_inverse=True) for column in judged.pairs[some].T
         )
@@ -148,22 +73,17 @@ def part_of(
             judged.scores[some],
         )
     relevant, ids, room = {}, {}, _OF_A_PART * most
-    for query in _spread(judged.queries, most):
+    for query in spread(judged.queries, most):
         if not relevant or len(ids) + len(judged.relevant[query]) <= room:
             relevant[query] = judged.relevant[query]
             ids |= dict.fromkeys(relevant[query])
     others = [id for id in judged.passages if id not in ids]
-    ids |= dict.fromkeys(_spread(others, room - len(ids)))
+    ids |= dict.fromkeys(spread(others, room - len(ids)))
     return TextCollection(
         {query: judged.queries[query] for query in relevant},
         {id: judged.passages[id] for id in ids},
         relevant,
     )
-
-
-def _spread(items, most):
-    """At most this many, at equal distances."""
-    return list(items)[:: -(-len(items) // most) or 1] if most > 0 else []
 
 
 def rank(collection: TextCollection, queries: np.ndarray, passages: np.ndarray) -> Run:

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,12 @@ class Predictions:
     notes: list
     example_numbers: np.ndarray
     outputs: Mapping[str, np.ndarray]
+
+
+def spread(items: Iterable, most: int) -> list:
+    """At most this many of the items, at equal distances."""
+    items = list(items)
+    return items[:: -(-len(items) // most) or 1] if most > 0 else []
 
 
 class Judgement(NamedTuple):
@@ -136,7 +142,7 @@ class Task(abc.ABC):
         """A part of a set that can be scored by itself: the name of this set, and its
         examples, at most about `most`.
         """
-        return split, examples[:: max(1, -(-len(examples) // most))]
+        return split, spread(examples, most)
 
     def judge(self, predictions: Predictions) -> list[Judgement]:
         """All predictions, for the page of mistakes."""

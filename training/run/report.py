@@ -20,7 +20,6 @@ from text import progress
 _SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
 _SECONDS_PER_LINE = 60  # in a log
 _LONGEST_LINE = 119
-_RERANKED = "reranked_"  # how scores of a search begin after reranking
 
 
 class Report:
@@ -98,7 +97,12 @@ class Report:
 
     def _line(self, begin, values, end="", percentages=False):
         """As many values as there is room for; metrics.jsonl has all of them."""
-        room = _LONGEST_LINE - len(f"00:00:00 {self._model}{begin}: {end}")
+        return next(self._lines(begin, values, end, percentages))
+
+    def _lines(self, begin, values, end="", percentages=False):
+        """All values, on as many lines as they need; the first has the end."""
+        most = _LONGEST_LINE - len(f"00:00:00 {self._model}{begin}: ")
+        room = most - len(end)
         if not values.get("skipped_updates"):
             values = {k: v for k, v in values.items() if k != "skipped_updates"}
         first = ("loss", "skipped_updates")
@@ -107,9 +111,10 @@ class Report:
             text = f"{name} {metrics.in_words(name, values[name], percentages)}"
             room -= len(text) + 2
             if room < 0:
-                break
+                yield f"{begin}: {', '.join(texts + [end] * bool(end))}"
+                texts, end, room = [], "", most - len(text) - 2
             texts.append(text)
-        return f"{begin}: {', '.join(texts + [end] * bool(end))}"
+        yield f"{begin}: {', '.join(texts + [end] * bool(end))}"
 
     def _lines_by_source(self, values):
         """Those of values that are called loss/wiki or epochs/wiki; not parts of losses."""
@@ -158,21 +163,16 @@ class Report:
 
     def evaluation(self, step: int, values: dict[str, float]) -> None:
         """Reports losses and metrics on held-out records."""
-        self.scores(f"step {step}, held out", values)
+        begin = f"step {step}, held out"
+        self._print(self._line(begin, _of_all(values), percentages=self._percentages))
+        for line in self._lines_by_source(values):
+            self._print(line)
         self._write(step, values, kind="eval")
 
     def scores(self, what: str, values: dict[str, float]) -> None:
-        """Prints losses and metrics; those of a reranked search on a line of their own."""
-        again = {k: v for k, v in values.items() if k.startswith(_RERANKED)}
-        first = {k: v for k, v in _of_all(values).items() if k not in again}
-        self._print(self._line(what, first, percentages=self._percentages))
-        if again:
-            texts = (
-                f"{name.removeprefix(_RERANKED)} {metrics.in_words(name, value)}"
-                for name, value in again.items()
-            )
-            self._print(f"{what}, reranked: {', '.join(texts)}")
-        for line in self._lines_by_source(values):
+        """Prints all losses and metrics, which no other line shows."""
+        lines = self._lines(what, _of_all(values), percentages=self._percentages)
+        for line in (*lines, *self._lines_by_source(values)):
             self._print(line)
 
     def _write(self, step, values, kind):

@@ -135,28 +135,22 @@ class Inspection:
                 self.violations.add(rule, f"{where}: {rule}; {what}")
 
     def _read_file(self, path, size, progress):
-        opened, position, number = [], 0, 0
-
-        def opener(path):
-            opened[:] = [sources.open_file(path)]
-            return opened[0]
-
-        source = itertools.islice(framing.read(path, opener), self._max_records)
+        position = 0
         try:
-            for examples in _batches(source):
-                if not number and not self._know_kind(path, examples[0]):
-                    return
-                self._add(path, number, examples)
-                number += len(examples)
-                if not opened[0].closed:  # it is closed after the last record
-                    progress.advance(opened[0].tell() - position)
-                    position = opened[0].tell()
+            with sources.open_file(path) as file:
+                number, records = 0, framing.read_open(file, path)
+                for examples in _batches(itertools.islice(records, self._max_records)):
+                    if not number and not self._know_kind(path, examples[0]):
+                        return
+                    self._add(path, number, examples)
+                    number += len(examples)
+                    progress.advance(file.tell() - position)
+                    position = file.tell()
             self._check_number(path, number)
         except UserError as error:
             self.violations.add("damaged files", str(error))
         finally:
-            was_left = bool(opened) and not opened[0].closed
-            progress.advance(size - position, already_done=was_left)
+            progress.advance(size - position, already_done=True)
 
     def _know_kind(self, path, example):
         """Whether the kind of a file's records is known and is that of the first file."""

@@ -61,11 +61,9 @@ def is_gzip(file: BinaryIO) -> bool:
     return magic == b"\x1f\x8b\x08"
 
 
-def read(path: str, opener=sources.open_file) -> Iterator[bytes]:
-    """Yields the serialized examples of a TFRecord file; `opener` maps its path to the
-    open file.
-    """
-    with opener(path) as file:
+def read(path: str) -> Iterator[bytes]:
+    """Yields the serialized examples of a TFRecord file."""
+    with sources.open_file(path) as file:
         yield from read_open(file, path)
 
 

@@ -40,7 +40,8 @@ def packed(folder, documents, kind):
         piece += [*document, None]
     corpus = write(folder, [piece])
     assert documents_in(corpus) == documents
-    instances = RowOptions(instances=kind, max_seq_length=SIZE).make_instances()
+    options = RowOptions(instances=kind, max_seq_length=SIZE, masking="dynamic")
+    instances = options.make_instances()
     planned, counts = instances.plan(corpus, 0, len(documents), VOCABULARY, None)
     starts, lengths = instances.runs(planned)
     tokens = corpus.ids.gather(starts, lengths)
@@ -52,7 +53,15 @@ def packed(folder, documents, kind):
         for row, mask in zip(ids, batch["input_mask"] > 0, strict=True)
     ]
     assert (ids[batch["input_mask"] == 0] == PAD).all()
+    batch = {name: values.astype(np.int64) for name, values in batch.items()}
     return rows, counts, instances, batch
+
+
+def broken(instances, batch):
+    """The rules that some row breaks."""
+    inspector = make_inspector(instances.options, VOCABULARY)
+    text = inspector.masks.unmask(batch)
+    return [rule.text for rule in inspector.rules(batch, text) if rule.is_broken.any()]
 
 
 def reference(documents, crosses):
@@ -94,14 +103,7 @@ def test_rows_are_those_of_the_plain_rule(folder, kind, documents):
     # Nothing is lost and nothing comes twice.
     text = [id for row in rows for id in row if id < 100]
     assert text == [id for document in documents for s in document for id in s]
-    batch = {name: values.astype(np.int64) for name, values in batch.items()}
-    for name in ("masked_lm_positions", "masked_lm_ids"):
-        batch[name] = np.zeros((len(rows), 20), np.int64)
-    batch["masked_lm_weights"] = np.zeros((len(rows), 20), np.float32)
-    inspector = make_inspector(instances.options, VOCABULARY)
-    text = inspector.masks.unmask(batch)
-    for rule in inspector.rules(batch, text):
-        assert not rule.is_broken.any(), rule.text
+    assert broken(instances, batch) == []
 
 
 def test_an_example(folder):
@@ -140,17 +142,8 @@ BROKEN = {
 def test_a_broken_row_is_told(folder, case):
     feature, column, value, text = BROKEN[case]
     _, _, instances, batch = packed(folder, [[[1, 1, 1], [2, 2]]], "full_sentences")
-    batch = {name: values.astype(np.int64) for name, values in batch.items()}
     batch[feature][0, column] = value
-    zeros = np.zeros((1, 20))
-    inspector = make_inspector(instances.options, VOCABULARY)
-    unmasked = inspector.masks.unmask(
-        batch
-        | {"masked_lm_positions": zeros.astype(int), "masked_lm_ids": zeros.astype(int)}
-        | {"masked_lm_weights": zeros}
-    )
-    broken = [r for r in inspector.rules(batch, unmasked) if r.is_broken.any()]
-    assert any(text in rule.text for rule in broken)
+    assert any(text in rule for rule in broken(instances, batch))
 
 
 # --- From a text to a model ----------------------------------------------------------

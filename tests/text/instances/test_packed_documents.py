@@ -1,6 +1,5 @@
 """Rows of packed documents: what goes into one, and what inspection says of it."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -13,6 +12,7 @@ from tests.text.instances.test_full_sentences import (
     SEP,
     SIZE,
     VOCABULARY,
+    broken,
     packed,
 )
 from text.inspection.inspector import first_broken
@@ -38,17 +38,6 @@ def reference(documents):
             rest = rest[room - 2 :]
             room -= len(rows[-1][-1])
     return rows
-
-
-def broken(instances, batch):
-    """The rule that each row breaks."""
-    batch = {name: values.astype(np.int64) for name, values in batch.items()}
-    for name in ("masked_lm_positions", "masked_lm_ids"):
-        batch[name] = np.zeros((len(batch["input_ids"]), 20), np.int64)
-    batch["masked_lm_weights"] = np.zeros((len(batch["input_ids"]), 20))
-    inspector = make_inspector(instances.options, VOCABULARY)
-    text = inspector.masks.unmask(batch)
-    return [rule.text for rule in inspector.rules(batch, text) if rule.is_broken.any()]
 
 
 @given(documents=DOCUMENTS)
@@ -109,13 +98,8 @@ def test_a_corpus_fills_its_rows(tmp_path, capsys):
 def test_cls_is_asked_for_in_every_document(folder):
     documents = [[[1, 1]], [[3, 3, 3]]]
     _, _, instances, batch = packed(folder, documents, "packed")
-    batch = {name: values.astype(np.int64) for name, values in batch.items()}
     batch["input_ids"][0, 4] = 7
-    for name in ("masked_lm_positions", "masked_lm_ids"):
-        batch[name] = np.zeros((1, 20), np.int64)
-    batch["masked_lm_weights"] = (np.arange(20) < 1)[None].astype(float)
-    batch["masked_lm_positions"][0, 0], batch["masked_lm_ids"][0, 0] = 1, 1
-    inspector = make_inspector(instances.options, VOCABULARY, False)
+    inspector = make_inspector(instances.options, VOCABULARY)
     text = inspector.masks.unmask(batch)
     [(rule, where)] = first_broken(batch, text, inspector).values()
     assert rule == "input_ids must begin with [CLS]"

@@ -1,5 +1,6 @@
 """Writes small dumps of wikis, as MediaWiki does."""
 
+import bz2
 from xml.sax.saxutils import escape
 
 NAMESPACES = {0: "", 1: "Talk", 6: "File", 14: "Category"}
@@ -37,3 +38,10 @@ def page(text, title="A page", ns=0, redirect=False, model="wikitext", revisions
 def dump(*pages, names=NAMESPACES):
     """A whole dump, of pages that `page` made."""
     return (head(names) + "".join(pages) + "</mediawiki>\n").encode()
+
+
+def multistream(pages, every):
+    """A whole dump as a .bz2 of many streams, each of some pages."""
+    streams = ["".join(pages[i : i + every]) for i in range(0, len(pages), every)]
+    parts = head(), *streams, "</mediawiki>"
+    return b"".join(bz2.compress(part.encode()) for part in parts)

@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import io
 import json
 
 import numpy as np
@@ -10,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.text.corpus.dumps import dump, head, page
+from tests.text.corpus.dumps import dump, multistream, page
 from tests.text.corpus.readers import documents
+from tests.text.corpus.tables_of_texts import arrow, parquet
 from text.corpus import formats, wikipedia
 from text.corpus.store import Corpus, FlatFile
 from text.corpus.text_format import FileSpan
@@ -59,34 +59,12 @@ def _dump_pages():
     ]
 
 
-def _multistream():
-    pages = _dump_pages()
-    streams = ["".join(pages[i : i + 3]) for i in range(0, len(pages), 3)]
-    parts = head(), *streams, "</mediawiki>"
-    return b"".join(bz2.compress(part.encode()) for part in parts)
-
-
-def _parquet():
-    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pyarrow.table({"text": TITLES}), file, row_group_size=7)
-    return file.getvalue()
-
-
-def _arrow():
-    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
-    table = pyarrow.table({"text": TITLES})
-    with pyarrow.ipc.new_stream(file, table.schema) as stream:
-        stream.write_table(table, max_chunksize=7)
-    return file.getvalue()
-
-
 OTHERS = {
     "dump.xml": ("wikipedia", lambda: dump(*_dump_pages())),
-    "dump-multistream.xml.bz2": ("wikipedia", _multistream),
+    "dump-multistream.xml.bz2": ("wikipedia", lambda: multistream(_dump_pages(), 3)),
     "dump.xml.bz2": ("wikipedia", lambda: bz2.compress(dump(*_dump_pages()))),
-    "text.parquet": ("parquet", _parquet),
-    "text.arrow": ("arrow", _arrow),
+    "text.parquet": ("parquet", lambda: parquet(TITLES, rows=7)),
+    "text.arrow": ("arrow", lambda: arrow(TITLES, rows=7)),
 }
 
 

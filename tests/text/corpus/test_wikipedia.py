@@ -13,7 +13,7 @@ import pytest
 from errors import UserError
 from files import sources
 from tests.packed import pack
-from tests.text.corpus.dumps import ARABIC, KOREAN, dump, head, page
+from tests.text.corpus.dumps import ARABIC, KOREAN, dump, multistream, page
 from tests.text.corpus.readers import documents
 from text.corpus import formats, text_format, wikipedia
 
@@ -269,12 +269,6 @@ def test_no_line_is_slow(begin, repeated):
 PAGES = [page(f"Text {n}. " + "It is so. " * (n % 5), f"{n}") for n in range(60)]
 
 
-def multistream(every):
-    streams = ["".join(PAGES[i : i + every]) for i in range(0, len(PAGES), every)]
-    packed = (bz2.compress(x.encode()) for x in [head(), *streams, "</mediawiki>"])
-    return b"".join(packed)
-
-
 def pieces_of_a_stream(size):
     """As pbzip2 packs: streams end anywhere."""
     whole = dump(*PAGES)
@@ -288,7 +282,7 @@ FORMS = {
     "one.xml.gz": lambda: gzip.compress(dump(*PAGES)),
     "one.xml.bz2": lambda: pack(dump(*PAGES), "bz2"),
     "one.xml.zst": lambda: pack(dump(*PAGES), "zst"),
-    "multistream.xml.bz2": lambda: multistream(7),
+    "multistream.xml.bz2": lambda: multistream(PAGES, 7),
     "parallel.xml.bz2": lambda: pieces_of_a_stream(997),
 }
 
@@ -315,7 +309,7 @@ def test_streams_are_shared_and_one_stream_is_said_to_be_one(
     write, monkeypatch, capsys
 ):
     monkeypatch.setattr(text_format, "PIECE_BYTES", 400)
-    path = write(multistream(5), "multistream.xml.bz2")
+    path = write(multistream(PAGES, 5), "multistream.xml.bz2")
     assert not any(span.block for span in cut(path))
     assert not capsys.readouterr().err
     path = write(bz2.compress(dump(*PAGES)), "one.xml.bz2")
@@ -342,10 +336,14 @@ REFUSED = {
         lambda: pack(WHOLE, "zst")[:-20],
         "compressed data is damaged",
     ),
-    "a truncated multistream": ("a.bz2", multistream(9)[:-60], "compressed data is"),
+    "a truncated multistream": (
+        "a.bz2",
+        multistream(PAGES, 9)[:-60],
+        "compressed data is",
+    ),
     "streams without the last": (
         "a.bz2",
-        multistream(9).removesuffix(bz2.compress(b"</mediawiki>")),
+        multistream(PAGES, 9).removesuffix(bz2.compress(b"</mediawiki>")),
         "ends without </mediawiki>",
     ),
     "an index": (

@@ -18,7 +18,8 @@ import create_pretraining_data
 from errors import UserError
 from files import compression, sources
 from tests import jobs
-from tests.text.corpus.dumps import dump, head, page
+from tests.text.corpus.dumps import dump, multistream, page
+from tests.text.corpus.tables_of_texts import arrow, parquet
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
 from text.corpus import line_formats, sample, wikipedia
 from text.corpus.formats import TextOptions
@@ -164,44 +165,22 @@ def test_packed_text_is_judged_by_its_packed_bytes(folder, monkeypatch, number):
     assert needs.records == pytest.approx(description.instances, rel=0.12)
 
 
+def texts():
+    return corpus().split("\n\n")
+
+
 def pages():
-    return [
-        page(document.replace("\n", ".\n\n")) for document in corpus().split("\n\n")
-    ]
-
-
-def multistream():
-    made = pages()
-    streams = ["".join(made[i : i + 10]) for i in range(0, len(made), 10)]
-    parts = head(), *streams, "</mediawiki>"
-    return b"".join(bz2.compress(part.encode()) for part in parts)
-
-
-def columns(write):
-    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
-    texts = corpus().split("\n\n")
-    write(pyarrow.table({"text": texts, "id": list(range(len(texts)))}), file)
-    return file.getvalue()
-
-
-def parquet(rows):
-    module = pytest.importorskip("pyarrow.parquet")
-    return columns(lambda *to: module.write_table(*to, row_group_size=rows))
-
-
-def arrow(table, file):
-    with pytest.importorskip("pyarrow").ipc.new_stream(file, table.schema) as stream:
-        stream.write_table(table, max_chunksize=40)
+    return [page(text.replace("\n", ".\n\n")) for text in texts()]
 
 
 OTHERS = {
     "dump.xml": ("wikipedia", lambda: dump(*pages())),
-    "dump-multistream.xml.bz2": ("wikipedia", multistream),
+    "dump-multistream.xml.bz2": ("wikipedia", lambda: multistream(pages(), 10)),
     "dump.xml.bz2": ("wikipedia", lambda: bz2.compress(dump(*pages()), 1)),
     "dump.xml.gz": ("wikipedia", lambda: gzip.compress(dump(*pages()))),
-    "text.parquet": ("parquet", lambda: parquet(90)),
-    "one-group.parquet": ("parquet", lambda: parquet(10_000)),
-    "text.arrow": ("arrow", lambda: columns(arrow)),
+    "text.parquet": ("parquet", lambda: parquet(texts(), 90)),
+    "one-group.parquet": ("parquet", lambda: parquet(texts(), 10_000)),
+    "text.arrow": ("arrow", lambda: arrow(texts(), 40)),
 }
 
 

@@ -1,15 +1,13 @@
 """The same documents give the same records, in whatever form their files are."""
 
-import bz2
-import importlib
-import io
 import json
 
 import pytest
 
 from errors import UserError
 from tests.packed import pack
-from tests.text.corpus.dumps import head, page
+from tests.text.corpus.dumps import multistream, page
+from tests.text.corpus.tables_of_texts import arrow, parquet
 from tests.text.generation.settings import TEXT, make_settings
 from text.corpus import formats, text_format
 from text.generation.generate import generate
@@ -22,30 +20,11 @@ def json_lines():
     return "\n".join(json.dumps({"text": each}) for each in DOCUMENTS).encode()
 
 
-def parquet():
-    pyarrow = pytest.importorskip("pyarrow")
-    table, file = pyarrow.table({"id": DOCUMENTS, "text": DOCUMENTS}), io.BytesIO()
-    write_table = importlib.import_module("pyarrow.parquet").write_table
-    write_table(table, file, row_group_size=50)
-    return file.getvalue()
-
-
-def arrow():
-    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
-    table = pyarrow.table({"id": DOCUMENTS, "text": DOCUMENTS})
-    with pyarrow.ipc.new_stream(file, table.schema) as stream:
-        stream.write_table(table, max_chunksize=50)
-    return file.getvalue()
-
-
 def wiki():
-    """A multistream."""
     pytest.importorskip("mwparserfromhell")
     # A line break within a paragraph is a space there.
     pages = [page(each.replace("\n", "\n\n")) for each in DOCUMENTS]
-    streams = ["".join(pages[i : i + 20]) for i in range(0, len(pages), 20)]
-    parts = head(), *streams, "</mediawiki>"
-    return b"".join(bz2.compress(part.encode()) for part in parts)
+    return multistream(pages, every=20)
 
 
 FORMS = {
@@ -54,8 +33,8 @@ FORMS = {
     "text.zst": ("paragraphs", lambda: pack(MANY.encode(), "zst")),
     "text.jsonl": ("jsonl", json_lines),
     "text.jsonl.bz2": ("jsonl", lambda: pack(json_lines(), "bz2")),
-    "text.parquet": ("parquet", parquet),
-    "text.arrow": ("arrow", arrow),
+    "text.parquet": ("parquet", lambda: parquet(DOCUMENTS, rows=50)),
+    "text.arrow": ("arrow", lambda: arrow(DOCUMENTS, rows=50)),
     "dump.xml.bz2": ("wikipedia", wiki),
 }
 

@@ -69,6 +69,15 @@ def alone(path):
     path.with_name(f"{path.name}.description.json").unlink()
 
 
+def set_flags(path, **flags):
+    """Changes what the description says of the flags."""
+
+    def change(description):
+        description["origin"]["flags"] |= flags
+
+    change_description(path, change)
+
+
 def change_description(path, change):
     path = path.with_name(f"{path.name}.description.json")
     description = json.loads(path.read_text())
@@ -87,18 +96,11 @@ def test_the_mask_rate_given_must_hold(copy, capsys):
 
 
 def test_whole_words_may_leave_predictions_out_but_not_add_any(copy, capsys):
-    def change(description):
-        flags = description["origin"]["flags"]
-        flags["do_whole_word_mask"], flags["masked_lm_prob"] = True, 0.17
-
-    change_description(copy, change)
+    set_flags(copy, do_whole_word_mask=True, masked_lm_prob=0.17)
     status, lines = inspect(copy, capsys=capsys)
     assert status == 0
 
-    def change_more(description):
-        description["origin"]["flags"]["masked_lm_prob"] = 0.25
-
-    change_description(copy, change_more)
+    set_flags(copy, masked_lm_prob=0.25)
     status, lines = inspect(copy, capsys=capsys)
     assert status == 1
     assert re.search(
@@ -136,10 +138,7 @@ def test_the_labels_must_be_balanced(copy, capsys, label, share):
 
 
 def test_without_random_next_sentences_no_label_is_random(copy, capsys):
-    def change(description):
-        description["origin"]["flags"]["random_next_sentences"] = False
-
-    change_description(copy, change)
+    set_flags(copy, random_next_sentences=False)
     batch = decoded(copy)
     batch["next_sentence_labels"][:] = 0
     rewrite(copy, batch)
@@ -157,9 +156,6 @@ def test_without_random_next_sentences_no_label_is_random(copy, capsys):
 def test_a_description_must_agree(made, copy, capsys):
     name = f"{copy}.description.json"
     described = json.loads(pathlib.Path(name).read_text())
-    status, lines = inspect(made / "part-0*2", capsys=capsys, num_shown=0)
-    assert status == 0
-
     shutil.copy(made / "part-00001-of-00002", copy.parent)
     counts = described["counts"]
 

@@ -1,6 +1,7 @@
 """Parquet, and what datasets saves: how rows are shared, and what is refused."""
 
 import json
+import pathlib
 import re
 
 import pytest
@@ -51,6 +52,20 @@ def save(tmp_path):
         return str(folder)
 
     return save
+
+
+@pytest.fixture
+def write_packed(tmp_path):
+    """Writes columns as an Arrow stream that is compressed, and returns the file."""
+
+    def write_packed(columns, compression):
+        path, table = tmp_path / "a.arrow", pyarrow.table(columns)
+        options = ipc.IpcWriteOptions(compression=compression)
+        with ipc.new_stream(path, table.schema, options=options) as stream:
+            stream.write_table(table)
+        return str(path)
+
+    return write_packed
 
 
 def spans(path, input_format="parquet"):
@@ -254,17 +269,14 @@ def test_a_text_longer_than_the_limit_is_named(write, save, input_format):
 
 @pytest.mark.parametrize("input_format", ["parquet", "arrow"])
 def test_what_unpacks_to_far_more_than_a_text_is_refused_unread(
-    write, tmp_path, monkeypatch, input_format
+    write, write_packed, monkeypatch, input_format
 ):
     monkeypatch.setattr(arrow_files, "_MOST_UNPACKED", 1 << 20)
-    columns = {"text": ["a b " * 400_000]}
+    columns = {"text": [LARGE]}
     if input_format == "parquet":
         path = write(columns, compression="zstd", use_dictionary=False)
     else:
-        path, table = str(tmp_path / "a.arrow"), pyarrow.table(columns)
-        packed = ipc.IpcWriteOptions(compression="zstd")
-        with ipc.new_stream(path, table.schema, options=packed) as stream:
-            stream.write_table(table)
+        path = write_packed(columns, "zstd")
     before = pyarrow.total_allocated_bytes()
     message = r"(row group|record batch) 0 unpacks to 1.6 MB, over 1,000 times its size"
     with pytest.raises(UserError, match=f"^{re.escape(path)}: {message}"):
@@ -280,13 +292,9 @@ def test_a_name_that_a_nested_column_has_too_is_refused(write):
     assert read(path, text_column="b") == [["One."]]
 
 
-def test_a_packed_size_below_nothing_hides_no_other(tmp_path, monkeypatch):
+def test_a_packed_size_below_nothing_hides_no_other(write_packed, monkeypatch):
     monkeypatch.setattr(arrow_files, "_MOST_UNPACKED", 1 << 20)
-    columns = {"id": ["x" * 2000], "text": ["a b " * 400_000]}
-    path, table = tmp_path / "a.arrow", pyarrow.table(columns)
-    packed = ipc.IpcWriteOptions(compression="zstd")
-    with ipc.new_stream(path, table.schema, options=packed) as stream:
-        stream.write_table(table)
+    path = pathlib.Path(write_packed({"id": ["x" * 2000], "text": [LARGE]}, "zstd"))
     content = path.read_bytes()
     size, zstd = (2000).to_bytes(8, "little"), b"\x28\xb5\x2f\xfd"
     assert content.count(size + zstd) == 1
@@ -310,12 +318,8 @@ def test_a_sample_of_long_texts_has_fewer_rows(write, monkeypatch):
         assert len(found) == span.stop - span.start
 
 
-def test_packed_streams_of_text_are_read(tmp_path):
-    path, table = str(tmp_path / "a.arrow"), pyarrow.table({"text": TEXTS})
-    with ipc.new_stream(
-        path, table.schema, options=ipc.IpcWriteOptions(compression="lz4")
-    ) as stream:
-        stream.write_table(table)
+def test_packed_streams_of_text_are_read(write_packed):
+    path = write_packed({"text": TEXTS}, "lz4")
     assert len(read(path, "arrow")) == len(TEXTS)
 
 

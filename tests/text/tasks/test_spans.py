@@ -61,6 +61,21 @@ def featurized(tokenizer, version, training=False):
     return ids, documents, numbers, rows
 
 
+def answered(tokenizer, version):
+    """Ids of the questions, their documents, and the answers to the release's logits."""
+    ids, documents, numbers, rows = featurized(tokenizer, version)
+    with np.load(GOLDEN / f"{version}_logits.npz") as file:
+        answers = answer_spans.best_answers(
+            documents,
+            numbers,
+            [row.window for row in rows],
+            file["start_logits"],
+            file["end_logits"],
+            with_null=version == "v2",
+        )
+    return ids, documents, answers
+
+
 # --- The release's features ----------------------------------------------------------
 
 
@@ -166,17 +181,7 @@ def compare(golden, nbest):
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, uncased):
     """golden/squad/whole_words.tsv lists each exception: id, its text, our text."""
-    ids, documents, numbers, rows = featurized(uncased, version)
-    with np.load(GOLDEN / f"{version}_logits.npz") as file:
-        logits = dict(file)
-    answers = answer_spans.best_answers(
-        documents,
-        numbers,
-        [row.window for row in rows],
-        logits["start_logits"],
-        logits["end_logits"],
-        with_null=version == "v2",
-    )
+    ids, documents, answers = answered(uncased, version)
     lists = read_golden(f"{version}_nbest_predictions.json.gz")
     predictions = read_golden(f"{version}_predictions.json")
     exceptions = []
@@ -210,16 +215,6 @@ def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, u
 
 
 def test_null_odds_equal_the_release(uncased):
-    ids, documents, numbers, rows = featurized(uncased, "v2")
-    with np.load(GOLDEN / "v2_logits.npz") as file:
-        logits = dict(file)
-    answers = answer_spans.best_answers(
-        documents,
-        numbers,
-        [row.window for row in rows],
-        logits["start_logits"],
-        logits["end_logits"],
-        with_null=True,
-    )
+    ids, _, answers = answered(uncased, "v2")
     odds = {id: answer.null_odds for id, answer in zip(ids, answers, strict=True)}
     assert odds == pytest.approx(read_golden("v2_null_odds.json"), abs=1e-6)

@@ -321,16 +321,6 @@ def test_a_part_of_a_model_is_not_written_over():
     assert pathlib.Path("config.json").read_text() == "{}"
 
 
-def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
-    monkeypatch.setattr(text_format, "PIECE_BYTES", 50)
-    write("text.txt", (TEXT * 20).encode() + b"caf\xe9\n")
-    with pytest.raises(UserError, match=r"text\.txt:101: not UTF-8"):
-        make()
-    write("text.jsonl", '{"text": "One. Two."}\n\n' * 20 + "{")
-    with pytest.raises(UserError, match=r"text\.jsonl:41: not JSON"):
-        make(input_file=["text.jsonl"], input_format="jsonl")
-
-
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
 def test_a_damaged_packed_file_is_named(suffix):
     packed = pack(CORPUS.read_bytes(), suffix)

@@ -31,22 +31,6 @@ def test_examples_of_other_encoders_are_decoded():
     assert faults == {1: "is not a tf.train.Example", 2: "is not a tf.train.Example"}
 
 
-@hypothesis.given(
-    strategies.lists(
-        strategies.lists(strategies.integers(0, 2**63 - 1), min_size=3, max_size=3),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_decoding_undoes_encoding(rows):
-    schema = Feature("a", "int64", 3), Feature("b", "float32", 3)
-    batch = {"a": np.array(rows), "b": np.array(rows, np.float32)}
-    decoded, faults = encoding.decode(encoding.encode(batch, schema), schema)
-    assert not faults
-    for name, values in batch.items():
-        np.testing.assert_array_equal(decoded[name], values)
-
-
 @hypothesis.given(strategies.binary(max_size=40), strategies.integers(0, 200))
 def test_no_bytes_confuse_the_decoder(noise, start):
     (example,) = encoding.encode(

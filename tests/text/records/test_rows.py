@@ -89,17 +89,6 @@ def test_batches_are_as_long_as_their_longest_row_out_of_a_few_lengths(path):
 
 
 @pytest.mark.parametrize("lengths", [LENGTHS, ()])
-def test_every_epoch_has_every_row_once_however_long_it_is(path, lengths):
-    rows = Rows(path, LAYOUT, lengths=lengths)
-    seen = np.concatenate(numbers(rows.training(5, seed=3, num_batches=60)))
-    assert np.bincount(seen).tolist() == [3] * 100
-    again = np.concatenate(numbers(rows.training(5, seed=3, num_batches=60)))
-    assert seen.tolist() == again.tolist()
-    other = np.concatenate(numbers(rows.training(5, seed=4, num_batches=60)))
-    assert seen.tolist() != other.tolist()
-
-
-@pytest.mark.parametrize("lengths", [LENGTHS, ()])
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 33, 100, 130])
 def test_no_row_comes_again_before_all_others_came(path, batch_size, lengths):
     rows = Rows(path, LAYOUT, lengths=lengths)
@@ -111,6 +100,13 @@ def test_no_row_comes_again_before_all_others_came(path, batch_size, lengths):
         drawn += batch_size
         assert counts.sum() == drawn
         assert counts.min() >= drawn // 100 and counts.max() <= -(-drawn // 100)
+
+
+def test_the_order_depends_on_the_seed_alone(path):
+    rows = Rows(path, LAYOUT)
+    first = numbers(rows.training(5, seed=3, num_batches=60))
+    assert numbers(rows.training(5, seed=3, num_batches=60)) == first
+    assert numbers(rows.training(5, seed=4, num_batches=60)) != first
 
 
 def test_rows_of_one_batch_change_from_epoch_to_epoch(path):

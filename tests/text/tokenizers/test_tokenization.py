@@ -12,7 +12,6 @@ import tests
 from errors import UserError
 from text.tokenizers import word_by_word
 from text.tokenizers.table import (
-    DECOMPOSITION_WARNING,
     OpenVocabulary,
     TokenizerOptions,
 )
@@ -184,10 +183,6 @@ def test_hangul_in_letters_is_announced_too(text):
 @pytest.mark.parametrize("text", ["abc", "é", "か", "カ", "我", "\u1100"])
 def test_other_text_is_not_announced(text):
     assert not tokenizer().decomposes(text)
-
-
-def test_the_warning_names_the_switch():
-    assert "--strip_accents=false" in DECOMPOSITION_WARNING
 
 
 def test_words_of_200_characters_are_the_longest():

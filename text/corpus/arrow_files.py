@@ -305,21 +305,22 @@ def is_json(kind: pyarrow.DataType) -> bool:
         or types.is_fixed_size_list(kind)
     ):
         return is_json(kind.value_type)
-    is_text = types.is_string(kind) or types.is_large_string(kind)
     is_number = types.is_integer(kind) or types.is_floating(kind)
-    return (
-        is_text
-        or types.is_string_view(kind)
-        or is_number
-        or types.is_boolean(kind)
-        or types.is_null(kind)
-    )
+    return _is_text(kind) or is_number or types.is_boolean(kind) or types.is_null(kind)
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    return _has_lengths(kind) or pyarrow.types.is_string_view(kind)
+
+
+def _has_lengths(kind: pyarrow.DataType) -> bool:
+    """Whether pyarrow computes the lengths of a type's values, which are texts."""
+    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 
 def _longest(array: pyarrow.Array) -> int:
     """The bytes of the longest text of an array; 0 if it has none."""
-    kind = array.type
-    if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+    if not _has_lengths(array.type):
         return 0
     return compute.max(compute.binary_length(array)).as_py() or 0
 
@@ -334,8 +335,7 @@ def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
     kind = schema.field(column).type
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
-    is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
-    if not (is_text or pyarrow.types.is_string_view(kind)):
+    if not _is_text(kind):
         raise UserError(
             f"{path}: column {column!r} is of type {str(kind):.60}, not text (string); "
             "check --text_column"
@@ -344,10 +344,7 @@ def check_column(path: str, schema: pyarrow.Schema, column: str) -> None:
 
 def are_short(array: pyarrow.Array, most_bytes: int) -> bool:
     """Whether all rows surely have a text, and none is longer; `cells` says which is."""
-    kind = array.type
-    if array.null_count or not (
-        pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
-    ):
+    if array.null_count or not _has_lengths(array.type):
         return False
     return _longest(array) <= most_bytes
 

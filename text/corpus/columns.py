@@ -40,7 +40,6 @@ class TextColumn(TextFormat):
     table: str
 
     def spans(self, path, size, total):
-        """See `TextFormat`."""
         with self.open_table(path) as table:
             groups = table.groups
         sizes = [group.size for group in groups]
@@ -57,7 +56,6 @@ class TextColumn(TextFormat):
             yield FileSpan(path, 0, None, size)
 
     def is_sequential(self, path, size):
-        """See `TextFormat`."""
         return False
 
     def whole_documents(self, span, size):
@@ -157,7 +155,6 @@ class Arrow(TextColumn):
     table = "StreamTable"
 
     def files_in(self, folder):
-        """See `TextFormat`."""
         return _saved_files(folder)
 
 

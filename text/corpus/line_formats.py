@@ -45,7 +45,6 @@ class LineFormat(TextFormat):
     cuts_at_empty = False
 
     def spans(self, path, size, total):
-        """See `TextFormat`."""
         if compression.is_packed(path):
             if size > max(text_format.PIECE_BYTES // 4, total // _MANY_FILES):
                 yield from self._unpack_span(path, size)
@@ -107,11 +106,9 @@ class LineFormat(TextFormat):
                 yield part
 
     def is_sequential(self, path, size):
-        """See `TextFormat`."""
         return compression.is_packed(path)
 
     def whole_documents(self, span, size):
-        """See `TextFormat`."""
         start, stop = span.start, span.stop
         with sources.open_file(span.path) as file:
             if start:

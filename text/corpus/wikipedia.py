@@ -66,7 +66,6 @@ class Wikipedia(TextFormat):
     )
 
     def spans(self, path, size, total):
-        """See `TextFormat`."""
         _wikitext(path)
         _site(path, sources.status(path))
         if not compression.is_packed(path):
@@ -94,7 +93,6 @@ class Wikipedia(TextFormat):
             return _next_stream(file, 1, _LONGEST_STREAM) is None
 
     def whole_documents(self, span, size):
-        """See `TextFormat`."""
         start, stop = span.start, span.stop
         end = size if stop is None else stop
         if not compression.is_packed(span.path):
@@ -167,7 +165,6 @@ class Wikipedia(TextFormat):
             yield None
 
     def report(self, counts):
-        """See `TextFormat`."""
         left_out = [
             f"{counts[key]:,} {name}" for key, name in _LEFT_OUT.items() if counts[key]
         ]

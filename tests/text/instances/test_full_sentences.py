@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import inspect_records
 import run_pretraining
 from errors import UserError
+from tests.inspection import inspect
 from tests.pretraining import flags
-from tests.records import VOCAB_FILE, make_records
+from tests.records import make_records
 from tests.text.corpus.test_corpus import documents_in, write
 from text.inspection.table import make_inspector
 from text.instances import instances
@@ -152,16 +152,12 @@ def test_a_broken_row_is_told(folder, case):
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
 def test_records_are_sound_and_shown(tmp_path, capsys, kind):
     records = make_records(tmp_path, instances=kind)
-    given = inspect_records.Options(
-        input_file=[records],
-        vocab_file=VOCAB_FILE,
-        report_file=str(tmp_path / "report.html"),
-    )
-    assert inspect_records.main(given) == 0
-    shown = capsys.readouterr().out
-    assert "no problems found" in shown and "\n  Text: " in shown
+    report = tmp_path / "report.html"
+    status, lines = inspect(records, capsys=capsys, report_file=str(report))
+    shown = "\n".join(lines)
+    assert status == 0 and "\n  Text: " in shown
     assert "Next sentence" not in shown and "Documents:" in shown
-    assert "<b>Text</b>" in (tmp_path / "report.html").read_text()
+    assert "<b>Text</b>" in report.read_text()
 
 
 def test_next_sentences_cannot_be_learned_from_them(tmp_path):
@@ -178,7 +174,7 @@ def test_next_sentences_cannot_be_learned_from_them(tmp_path):
     assert not (tmp_path / "output").exists()
 
 
-def test_records_of_two_kinds_are_refused(tmp_path):
+def test_records_of_two_kinds_are_refused(tmp_path, capsys):
     (tmp_path / "a").mkdir()
     a = make_records(tmp_path / "a", instances="doc_sentences")
     b = make_records(tmp_path)
@@ -187,12 +183,12 @@ def test_records_of_two_kinds_are_refused(tmp_path):
         UserError, match="contains pairs with static masks, but .* doc_sen"
     ):
         run_pretraining.main(run_pretraining.Options(**given))
-    options = inspect_records.Options(input_file=[a, b], vocab_file=VOCAB_FILE)
-    assert inspect_records.main(options) == 1
+    status, _ = inspect(a, b, capsys=capsys)
+    assert status == 1
 
 
 @pytest.mark.parametrize("kind", ["of_a_later_version", ["x"], None])
-def test_a_kind_that_is_not_known_is_refused(tmp_path, kind):
+def test_a_kind_that_is_not_known_is_refused(tmp_path, capsys, kind):
     records = make_records(tmp_path)
     (path,) = tmp_path.glob("*.description.json")
     description = json.loads(path.read_text())
@@ -204,6 +200,5 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path, kind):
         run_pretraining.main(
             run_pretraining.Options(**flags(tmp_path, input_file=[records]))
         )
-    given = inspect_records.Options(input_file=[records], vocab_file=VOCAB_FILE)
     with pytest.raises(UserError, match=message):
-        inspect_records.main(given)
+        inspect(records, capsys=capsys)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import inspect_records
 from tests import records, reference_ngrams
+from tests.inspection import inspect
 from text.instances.ngrams import choose_ngrams, ngram_shares
 
 ROW, NUM_ROWS = reference_ngrams.ROW, 40_000
@@ -66,6 +66,5 @@ def test_records_are_sound(tmp_path, capsys, whole_words, prob):
         max_predictions_per_seq=64,
         dupe_factor=1,
     )
-    given = inspect_records.Options(input_file=[pattern], vocab_file=records.VOCAB_FILE)
-    assert inspect_records.main(given) == 0
-    assert "no problems found" in capsys.readouterr().out
+    status, _ = inspect(pattern, capsys=capsys)
+    assert status == 0

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 
-import inspect_records
-from tests import jobs
-from tests.records import CORPUS, VOCAB_FILE, make_records
+from tests.inspection import inspect
+from tests.records import CORPUS, make_records
 from tests.text.instances.test_full_sentences import (
     CLS,
     DOCUMENTS,
@@ -87,10 +86,9 @@ def test_a_corpus_fills_its_rows(tmp_path, capsys):
     empty = counts["instances"] * 64 - counts["instance_tokens"]
     assert 0 <= empty <= 2 * counts["instances"] + 64
     assert "continues in the next record" in capsys.readouterr().out
-    flags = {"input_file": [pattern], "vocab_file": VOCAB_FILE, "num_shown": 1}
-    jobs.run(inspect_records, flags)
-    printed = capsys.readouterr().out
-    assert "no problems found" in printed
+    status, lines = inspect(pattern, capsys=capsys, num_shown=1)
+    printed = "\n".join(lines)
+    assert status == 0
     assert "% of the positions" not in printed
     assert "Documents:" in printed
 

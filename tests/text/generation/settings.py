@@ -16,23 +16,13 @@ def make_settings(folder, **changed):
         "input_files": (str(folder / "text.txt"),),
         "output_files": (str(folder / "out.tfrecord"),),
         "vocab_file": VOCAB_FILE,
-        "input_format": "sentences",
-        "json_field": "text",
         "do_lower_case": True,
         "strip_accents": True,
         "split_cjk": True,
-        "do_whole_word_mask": False,
-        "word_boundaries": "pieces",
         "max_seq_length": 24,
         "max_predictions_per_seq": 4,
         "random_seed": 1,
         "dupe_factor": 2,
-        "masked_lm_prob": 0.15,
-        "short_seq_prob": 0.1,
-        "mask_share": 0.8,
-        "random_share": 0.1,
-        "random_next_sentences": True,
-        "gzip_compress": False,
     }
     return Settings(**(given | changed))
 

@@ -4,7 +4,6 @@ import gzip
 import os
 import shutil
 import threading
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from errors import UserError
 from files import local
 from files.sources import ChangedFileError
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
+from tests.text.generation.shards import together
 from text.corpus import line_formats
 from text.generation import generate as generation_run
 from text.generation import outputs, stages, work
@@ -129,24 +129,6 @@ def test_a_shard_does_not_wait_for_one_that_found_a_change(
     settings = make_settings(folder)
     text = folder / "text.txt"
     shutil.copy2(text, folder / "kept")
-    ended = {}
-
-    def run(index):
-        try:
-            ended[index] = generate(settings, shard=(index, 2))
-        except UserError as error:
-            ended[index] = error
-
-    def together():
-        threads = [
-            threading.Thread(target=run, args=[i], name=str(i), daemon=True)
-            for i in (0, 1)
-        ]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.05)
-        for thread in threads:
-            thread.join(60)
 
     def tokenize(prefix, *rest, original=stages.tokenize):
         if threading.current_thread().name == "1":
@@ -155,10 +137,10 @@ def test_a_shard_does_not_wait_for_one_that_found_a_change(
 
     with monkeypatch.context() as patch:
         patch.setattr(stages, "tokenize", tokenize)
-        together()
+        ended = together(settings)
     assert [type(ended[i]) for i in (0, 1)] == [ChangedFileError] * 2
     shutil.copy2(folder / "kept", text)
-    together()
+    ended = together(settings)
     assert ended[0][0] == ended[1][0]
     for name in os.listdir(folder):
         if name not in ("text.txt", "kept"):

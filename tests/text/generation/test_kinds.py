@@ -1,13 +1,13 @@
 """Every kind of records: killed, shared or written at once, the bytes are the same."""
 
 import os
-import threading
 
 import pytest
 
 import tests
 from tests.killed import Killed
 from tests.text.generation.settings import made_in, make_settings
+from tests.text.generation.shards import thread_of
 from text.generation import work
 from text.generation.generate import generate
 from text.instances.table import INSTANCES
@@ -62,9 +62,7 @@ def test_the_bytes_are_those_of_one_run(folder, many_tasks, monkeypatch, kind):
             generate(settings)
             assert made_in(folder) == undisturbed
     start_over()
-    second = threading.Thread(
-        target=generate, args=[settings], kwargs={"shard": (1, 2)}, daemon=True
-    )
+    second = thread_of(settings, 1)
     second.start()
     generate(settings, shard=(0, 2))
     second.join(60)

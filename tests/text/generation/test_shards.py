@@ -12,6 +12,7 @@ from errors import UserError
 from files import local
 from tests import jobs
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
+from tests.text.generation.shards import thread_of, together
 from text.generation import generate as generation_run
 from text.generation import outputs, stages, work
 from text.generation.generate import generate
@@ -26,27 +27,6 @@ def quick_polls(monkeypatch):
 def settings(folder, many_tasks):
     outputs = tuple(f"{folder}/out-{i}" for i in range(3))
     return make_settings(folder, output_files=outputs, dupe_factor=4)
-
-
-def together(settings, number, order=None):
-    """Runs all shards at once; returns the result or error of each."""
-    ended = {}
-
-    def run(index):
-        try:
-            ended[index] = generate(settings, shard=(index, number))
-        except UserError as error:
-            ended[index] = error
-
-    threads = []
-    for index in order or range(number):
-        threads.append(threading.Thread(target=run, args=[index], daemon=True))
-        threads[-1].start()
-        time.sleep(0.05)
-    for thread in threads:
-        thread.join(60)
-    assert sorted(ended) == list(range(number))
-    return ended
 
 
 @pytest.mark.parametrize(("number", "order"), [(2, [1, 0]), (3, [2, 0, 1])])
@@ -71,9 +51,7 @@ def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
 
 def test_shards_that_disagree_on_their_number_are_refused(settings, monkeypatch):
     monkeypatch.setattr(generation_run, "_SECONDS_TO_AGREE", 0.5)
-    leading = threading.Thread(
-        target=generate, args=(settings,), kwargs={"shard": (0, 2)}, daemon=True
-    )
+    leading = thread_of(settings, 0)
     leading.start()
     message = "--num_shards=3, but shard 0 has --num_shards=2; all must have the same"
     with pytest.raises(UserError, match=message):
@@ -131,9 +109,7 @@ def test_an_error_of_one_shard_ends_all(settings, folder):
 
 
 def test_a_shard_may_look_just_as_the_leading_one_ends(settings, folder, monkeypatch):
-    leading = threading.Thread(
-        target=generate, args=(settings,), kwargs={"shard": (0, 2)}
-    )
+    leading = thread_of(settings, 0)
 
     def slow(*given, original=generation_run.outputs.find_finished):
         found = original(*given)
@@ -149,9 +125,7 @@ def test_a_shard_may_look_just_as_the_leading_one_ends(settings, folder, monkeyp
 
 
 def test_a_shard_may_look_just_as_the_leading_one_begins(settings, monkeypatch):
-    leading = threading.Thread(
-        target=generate, args=(settings,), kwargs={"shard": (0, 2)}
-    )
+    leading = thread_of(settings, 0)
 
     def late(*given, original=generation_run.outputs.refuse_what_is_there):
         if threading.current_thread() is not leading and not leading.ident:

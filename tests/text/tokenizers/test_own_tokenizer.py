@@ -7,12 +7,11 @@ import pytest
 import build_vocab
 import create_pretraining_data
 import run_classifier
-from training.backend import tf
 from serving.predictor import Predictor
 from tests import jobs, tiny
 from tests.inspection import inspect
+from tests.pieces import check_graph, in_graph
 from tests.programs import letters
-from text.graphs.lookup import graph_of
 from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 
 TEXT = (
@@ -36,11 +35,7 @@ def test_it_is_learned_and_read_and_its_graph_gives_the_same(vocab_file, tmp_pat
     assert tokenizer.tokenize("a tŷ") == ["a", "t", "[UNK]"]
     texts = ["The cat", " tŷ\u3000a", "", "\ud83d\ude00 dog"]
     texts = [text.encode("utf-16", "surrogatepass").decode("utf-16") for text in texts]
-    graph = graph_of(tokenizer, str(tmp_path))
-    columns = graph.encode_with_offsets(tf.constant(texts))
-    for number, text in enumerate(texts):
-        here = [column[number].numpy().tolist() for column in columns]
-        assert here == list(tokenizer.encode_with_offsets(text))
+    check_graph(tokenizer, in_graph(tokenizer, tmp_path), texts)
 
 
 def test_its_records_keep_their_rules(vocab_file, tmp_path, capsys):

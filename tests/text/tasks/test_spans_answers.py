@@ -115,11 +115,14 @@ def one_row(text, **scores):
     return document, row.window, logits
 
 
+def answered(document, window, logits, **options):
+    """The answer to the question of one row."""
+    (answer,) = answer_spans.best_answers([document], [0], [window], *logits, **options)
+    return answer
+
+
 def test_the_best_span_is_cut_from_the_text():
-    document, window, (starts, ends) = one_row(
-        "the cat\n in  the dog", cat=(5, 0), dog=(0, 4)
-    )
-    (answer,) = answer_spans.best_answers([document], [0], [window], starts, ends)
+    answer = answered(*one_row("the cat\n in  the dog", cat=(5, 0), dog=(0, 4)))
     assert answer.text() == answer.best.text == "cat\n in  the dog"
     assert (answer.best.start, answer.best.end) == (4, 20)
     assert answer.null_odds is None
@@ -128,11 +131,9 @@ def test_the_best_span_is_cut_from_the_text():
 
 
 def test_no_answer_wins_only_above_the_threshold():
-    document, window, (starts, ends) = one_row("the cat", cat=(1, 2))
-    starts[0, 0], ends[0, 0] = 2, 2
-    (answer,) = answer_spans.best_answers(
-        [document], [0], [window], starts, ends, with_null=True
-    )
+    document, window, logits = one_row("the cat", cat=(1, 2))
+    logits[:, 0, 0] = 2
+    answer = answered(document, window, logits, with_null=True)
     assert answer.null_odds == 1
     assert answer.nbest[0].text == ""
     assert [answer.text(), answer.text(1.0), answer.text(0.999)] == ["", "cat", ""]
@@ -140,16 +141,11 @@ def test_no_answer_wins_only_above_the_threshold():
 
 def test_without_a_candidate_the_release_s_word_or_no_answer():
     """Every end lies before every start."""
-    document, window, (starts, ends) = one_row("the cat", the=(-9, 9), cat=(9, -9))
-    chosen = {"n_best_size": 1}
-    (answer,) = answer_spans.best_answers(
-        [document], [0], [window], starts, ends, **chosen
-    )
+    document, window, logits = one_row("the cat", the=(-9, 9), cat=(9, -9))
+    answer = answered(document, window, logits, n_best_size=1)
     assert answer.text() == "empty" and answer.best is None
-    starts[0, 0] = -3
-    (answer,) = answer_spans.best_answers(
-        [document], [0], [window], starts, ends, with_null=True, **chosen
-    )
+    logits[0, 0, 0] = -3
+    answer = answered(document, window, logits, n_best_size=1, with_null=True)
     assert answer.nbest == [AnswerSpan("", 0, 0, -3.0, 0.0, 1.0)]
     assert (answer.best, answer.null_odds) == (None, -3)
     assert answer.text() == answer.text(-99.0) == answer.text(99.0) == ""
@@ -175,18 +171,16 @@ def test_questions_without_rows_are_answered_too():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_scores_that_are_not_finite_are_refused(value):
-    document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
-    ends[0, 2] = value
+    document, window, logits = one_row("the cat", cat=(4, 4))
+    logits[1, 0, 2] = value
     with pytest.raises(UserError, match="1 of 1 rows .* question 1 of the data"):
-        answer_spans.best_answers([document], [0], [window], starts, ends)
+        answered(document, window, logits)
 
 
 def test_padding_may_hold_anything():
-    document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
-    ends[0, 5:] = math.nan
-    starts[0, 5:] = -math.inf
-    (answer,) = answer_spans.best_answers([document], [0], [window], starts, ends)
-    assert answer.text() == "cat"
+    document, window, logits = one_row("the cat", cat=(4, 4))
+    logits[0, 0, 5:], logits[1, 0, 5:] = -math.inf, math.nan
+    assert answered(document, window, logits).text() == "cat"
 
 
 @hypothesis.given(

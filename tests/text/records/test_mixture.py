@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from training.backend import tf
 from errors import UserError
 from tests import tiers
-from text.records import framing, mixture, reading
+from text.records import encoding, framing, mixture, reading
 from text.records.mixed import MixedRecords
 from text.records.mixture import Mixture, SourceOrder
 from text.records.record_set import RecordSet
@@ -25,11 +24,7 @@ FIRST = {"wiki": 0, "books": 100, "code": 200}  # of the numbers in its records
 
 
 def write(path, numbers):
-    examples = []
-    for number in numbers:
-        value = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
-        features = tf.train.Features(feature={"input_ids": value})
-        examples.append(tf.train.Example(features=features).SerializeToString())
+    examples = encoding.encode({"input_ids": np.array(numbers)[:, None]}, SCHEMA)
     path.write_bytes(framing.frame(examples))
 
 

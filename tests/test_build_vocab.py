@@ -160,9 +160,8 @@ def test_how_it_was_learned_is_noted_next_to_it(build, tmp_path):
     # What the user says goes.
     flags = TokenizerOptions(do_lower_case=True, strip_accents=True)
     assert flags.load_tokenizer(str(path)).splitter.words("Él") == ["el"]
-    build(
-        TEXT
-    )  # it is replaced with its vocabulary, and does not change what is learned
+    # It is replaced with its vocabulary, and does not change what is learned.
+    build(TEXT)
     again = TokenizerOptions().load_tokenizer(str(path))
     assert again.splitter.words("Él") == ["el"]
 

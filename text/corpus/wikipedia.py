@@ -331,10 +331,8 @@ def _pages(span, most) -> Iterator[bytes]:
     """
     chunks = _chunks(span)
     is_last = span.stop is None
-    text, own = (
-        bytearray(),
-        0,
-    )  # of its bytes, so many from the beginning are the span's
+    # Of its bytes, so many from the beginning are the span's.
+    text, own = bytearray(), 0
 
     def fill():
         nonlocal own

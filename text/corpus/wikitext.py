@@ -81,12 +81,8 @@ _STEPS = dict.fromkeys(
 # Not characters, so no text has them: before the item of a list, and in the place of what
 # is simple: most templates, references and links. The parser, which takes most of the time,
 # need not see these; what could be read in another way is left to it.
-_ITEM, _TEMPLATE_MARK, _REFERENCE_MARK, _LINK_MARK = (
-    "\ufdd1",
-    "\ufdd2",
-    "\ufdd3",
-    "\ufdd4",
-)
+_ITEM = "\ufdd1"
+_TEMPLATE_MARK, _REFERENCE_MARK, _LINK_MARK = "\ufdd2", "\ufdd3", "\ufdd4"
 _MARKS = re.compile("[\ufdd1-\ufdd4]")
 _PLACES = re.compile("[\ufdd2-\ufdd4]")
 _SIMPLE_LINK = re.compile(
@@ -109,9 +105,7 @@ _UNPARSED = re.compile(  # tags whose contents stay as they are, markup and all
 )
 # What is not closed, the parser tries in many ways, each as long as the page, and for many
 # headings in one line it calls itself too often. Pages that people wrote are far from this.
-_MOST_WORK = (
-    100_000_000  # characters times brackets, tags and comments that are not closed
-)
+_MOST_WORK = 100_000_000  # characters times brackets and the like that are not closed
 _MOST_HEADINGS = 10_000  # that open or close
 _OPEN_TAG = re.compile(rf"<(?!(?:{'|'.join(SINGLE)})\b)[a-z]", re.IGNORECASE)
 _APOSTROPHES = re.compile("'{2,}")  # of italic and bold text

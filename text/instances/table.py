@@ -52,9 +52,8 @@ class RowOptions(PairOptions, *extensions.classes("row_options"), RecordOptions)
             if (size := getattr(description, name)) is not None:
                 flags[name] = size
         for name, table in (("instances", INSTANCES), ("masking", MASKS)):
-            if flags.get(name, getattr(cls, name)) not in tuple(
-                table
-            ):  # or a list, say
+            # A value may be a list, say, which a dict could not look up.
+            if flags.get(name, getattr(cls, name)) not in tuple(table):
                 raise UserError(
                     f"{description.path}: was made with --{name}={flags[name]}; this "
                     f"version supports {', '.join(table)}"

@@ -39,10 +39,11 @@ class BpeKind(Kind):
     vocabulary_file = VOCABULARY_FILE
 
     special: SpecialTokens
+    # For the error.
     layout = (
         "a byte-level vocabulary is two files in one folder, "
         f"{VOCABULARY_FILE} and {MERGES}"
-    )  # for the error
+    )
 
     def merges_name(self, vocabulary_name: str) -> str:
         """The name of the merges that belong to a vocabulary."""
@@ -297,9 +298,8 @@ class ByteBpeKind(BpeKind):
 
     graph = "text.graphs.bpe_graph:ByteBpeGraph"
     normalizer: tokenizers.normalizers.Normalizer | None = None
-    cut_out: tuple[
-        str, ...
-    ] = ()  # tokens that are found before words, special ones aside
+    # Tokens that are found before words, special ones aside.
+    cut_out: tuple[str, ...] = ()
 
     def reads_json(self, content):
         types = {

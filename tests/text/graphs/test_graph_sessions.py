@@ -37,9 +37,8 @@ def of_pieces(family, folder):
 
 
 KINDS = {
-    "wordpiece": lambda folder: of_file(
-        "squad", "uncased_vocab.txt"
-    ),  # has repetitions
+    # It has repetitions.
+    "wordpiece": lambda folder: of_file("squad", "uncased_vocab.txt"),
     "short wordpiece": lambda folder: of_words("cats", "a", "##s", "x"),
 } | {family: functools.partial(of_pieces, family) for family in FAMILIES}
 

@@ -295,9 +295,8 @@ def test_a_korean_vocabulary_finds_its_syllables(korean):
     assert options.load_tokenizer(korean).tokenize(in_letters) == ["한국", "##어"]
     resolved = OpenVocabulary.open(korean).resolve(options)
     assert (resolved["do_lower_case"], resolved["strip_accents"]) == (True, False)
-    with_case = TokenizerOptions(
-        do_lower_case=True
-    )  # as an English model's command has it
+    # As an English model's command has it.
+    with_case = TokenizerOptions(do_lower_case=True)
     assert with_case.load_tokenizer(korean).tokenize("한국어") == ["한국", "##어"]
 
 

@@ -13,9 +13,8 @@ from text.tokenizers.word_splitter import WordSplitter
 
 _UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
 _UNUSED = 994  # [unusedN] among the release's tokens
-_FIRST_SYMBOL = (
-    0xF0000  # for private use, so that it is not a character of a vocabulary
-)
+# For private use, so that it is not a character of a vocabulary.
+_FIRST_SYMBOL = 0xF0000
 
 
 class WordPieceLearner(WordLearner):

@@ -28,7 +28,6 @@ import options
 from errors import UserError, count
 from files import hub, sources
 from modeling.architectures.config import EncoderConfig
-from text.tokenizers import tokenizer_json
 from text.tokenizers.table import (
     TokenizerOptions,
     kind_of_tokenizer,
@@ -341,23 +340,18 @@ def _write(model: Edited, flags: Options, models: list[Source]) -> None:
         for name, note in notes.items():
             if note:
                 beside[name] = json.dumps(note, ensure_ascii=False, indent=2) + "\n"
-        for name, content in beside.items():
-            content = content.encode() if isinstance(content, str) else content
-            with anywhere.replacing(os.path.join(directory, name)) as file:
-                file.write(content)
+        anywhere.write_files(directory, beside)
         written = os.path.join(directory, _BUNDLE)
         checkpoint.write_bundle(written, model.tensors)
     else:
         described = model.tokenizer and model.tokenizer.hugging_face()
-        if described and described.json:
-            beside[tokenizer_json.NAME] = described.json
         written = hugging_face.write(
             directory,
             model.tensors,
             model.config,
             task=model.task | flags.own_head,
             # Without its words, a tokenizer would be a trap.
-            tokenizer=described and described.config,
+            tokenizer=described,
             beside=beside,
             card=_card(flags, models, model.config, size),
         )

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
@@ -83,6 +83,14 @@ def replacing(path: str, mode: str = "wb"):
         with tf.io.gfile.GFile(temporary, mode) as file:
             yield file
         tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def write_files(folder: str, contents: Mapping[str, str | bytes]) -> None:
+    """Writes files of a folder in this order, each as `replacing` does, by their names."""
+    for name, content in contents.items():
+        content = content.encode() if isinstance(content, str) else content
+        with replacing(os.path.join(folder, name)) as file:
+            file.write(content)
 
 
 def sync(path: str) -> None:

@@ -229,15 +229,6 @@ def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys, un
     for changed in (others, longer):
         with pytest.raises(UserError, match="other settings: input_file has changed"):
             train(changed)
-    # A flag that was not noted had its default.
-    settings = json.loads((output / "run.json").read_text())
-    del settings["allow_tf32"]
-    (output / "run.json").write_text(json.dumps(settings))
-    with pytest.raises(UserError, match="allow_tf32 was False and is now True"):
-        train(allow_tf32=True)
-    train()
-    with pytest.raises(UserError, match="other settings: input_file has changed"):
-        train(others)
 
 
 def broken_record(tmp_path, **features):

@@ -22,6 +22,8 @@ import safetensors.numpy
 from errors import UserError, setting
 from files import anywhere, hub, json_files, weight_index
 from modeling.architectures.config import EncoderConfig
+from text.tokenizers import tokenizer_json
+from text.tokenizers.tokenizer import HuggingFaceFiles
 from training.interchange import hugging_face_task, peft
 from training.interchange.adapter import Adapter
 from training.interchange.bert_adapter import classes_in
@@ -359,7 +361,7 @@ def write(
     config: EncoderConfig,
     *,
     task: Mapping[str, object] | None = None,
-    tokenizer: Mapping[str, object] | None = None,
+    tokenizer: HuggingFaceFiles | None = None,
     beside: Mapping[str, str] | None = None,
     card: Callable[[Mapping], str] | None = None,
 ) -> str:
@@ -373,8 +375,7 @@ def write(
             table.HEADS (by default classification, or choice if it has no bias);
             "labels" in order, None for a number; "label_names", what people call them, if
             that differs; "several_labels", whether a text may have more than one.
-        tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
-            tokenize_chinese_chars.
+        tokenizer: as they describe it; None if the model has none.
         beside: names and contents of other files to write.
         card: makes the README.md from the content of config.json.
     Returns:
@@ -400,17 +401,16 @@ def write(
     if tokenizer:
         longest = config.max_position_embeddings
         limit = {"model_max_length": longest} if math.isfinite(longest) else {}
-        values["tokenizer_config.json"] = limit | dict(tokenizer)
+        values["tokenizer_config.json"] = limit | dict(tokenizer.config)
     files = dict(beside or {})
+    if tokenizer and tokenizer.json:
+        files[tokenizer_json.NAME] = tokenizer.json
     if card:
         files[hub.CARD] = card(hugging_face_config)
     for name, value in values.items():
         files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     # The weights last, because they mark the folder as a model.
-    for name, content in {**files, WEIGHTS: weights}.items():
-        content = content.encode() if isinstance(content, str) else content
-        with anywhere.replacing(os.path.join(directory, name)) as file:
-            file.write(content)
+    anywhere.write_files(directory, {**files, WEIGHTS: weights})
     return os.path.join(directory, WEIGHTS)
 
 

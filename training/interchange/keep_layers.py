@@ -10,7 +10,6 @@ from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from training.interchange.table import ADAPTERS
 
-_SLOT = re.compile(r"/adam_[mv]$")
 # Of --features=weighted_sum_...: one weight for each layer.
 _BY_LAYER = "layer_weights"
 
@@ -25,7 +24,7 @@ def keep(
 
     Args:
         path: of the checkpoint.
-        tensors: by their released names; one network.
+        tensors: by their released names; one network, without slots.
         layers: numbers from 0, in ascending order. They become 0, 1, 2 ...
     Returns:
         the tensors, the same arrays, and the config with their number of layers.
@@ -62,7 +61,7 @@ def keep(
     kept = {}
     for name, value in tensors.items():
         match = layer.search(name)
-        if value.ndim == adapter.stacked.get(_SLOT.sub("", name), -1):
+        if value.ndim == adapter.stacked.get(name, -1):
             kept[name] = value[list(layers)]
         elif not match:
             kept[name] = value

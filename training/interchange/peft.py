@@ -304,10 +304,8 @@ def write(
         "target_modules": sorted(name.removeprefix(within) for name in targets),
         "modules_to_save": sorted(saved) or None,
     }
-    files = {CONFIG: json.dumps(config, indent=2).encode() + b"\n", WEIGHTS: content}
-    for name, data in files.items():
-        with anywhere.replacing(os.path.join(directory, name)) as file:
-            file.write(data)
+    files = {CONFIG: json.dumps(config, indent=2) + "\n", WEIGHTS: content}
+    anywhere.write_files(directory, files)
     return os.path.join(directory, WEIGHTS)
 
 

@@ -208,23 +208,28 @@ class Model:
         """The architecture.
 
         Raises:
-            UserError: it is not known, cannot be read, describes another network than the
-                file next to the weights, or one that does not fit into memory.
+            UserError: there is none, or those of the weights and of --bert_config_file
+                describe different networks; or it does not fit into memory.
         """
-        return config_of(self.source, self._flags.bert_config_file)
+        source, path = self.source, self._flags.bert_config_file
+        config = read_config(path) if path else source.config
+        if path and path != source.config_file:
+            remedy = (
+                "use that file, or move it away if it does not belong to the weights"
+            )
+            _compare(config, path, _read_config(source), source.folder, remedy)
+        capacity.check_network(config, path or source.config_file)
+        return config
 
     @functools.cached_property
     def _stored_config(self) -> EncoderConfig:
-        if self.config_file is None:
+        path = self.config_file
+        if path is None:
             raise self._unknown("bert_config_file")
-        folder = self._with_config(self.config_file)
-        return folder.config if folder else read_config(self.config_file)
-
-    def _with_config(self, path) -> ModelFolder | None:
-        """The folder that has this config."""
-        return next(
-            (known for known in self.known_folders if known.config_file == path), None
-        )
+        for known in self.known_folders:
+            if known.config_file == path:
+                return known.config
+        return read_config(path)
 
     # --- The tokenizer ---------------------------------------------------------------
 
@@ -291,13 +296,13 @@ class TrainableModel(Model):
 
     def _check_same_network(self, config):
         """Compares the config with the one next to the weights to use, if there are any."""
-        flags = self._flags
-        if self.earlier_run:
+        flags, run = self._flags, self.earlier_run
+        if run:
             if flags.do_train and self.continues_run:
                 return  # a run that goes on is compared with all that it began with
             path = self.folder.file(CONFIG)
-            folder, remedy = self._with_config(path), "use that file"
-            learned = folder.config if folder else config_at(path)
+            learned = run.config if run.config_file == path else None
+            remedy = "use that file"
         elif self.source and not flags.change_network:
             path, learned = self.source.folder, _read_config(self.source)
             remedy = "use the config there, or pass --change_network"
@@ -334,33 +339,10 @@ def check_teacher(source: Source, flags: RunOptions) -> None:
 # --- Comparisons ---------------------------------------------------------------------
 
 
-def config_of(source: Source, config_file: str | None) -> EncoderConfig:
-    """The config of weights: the one next to them, or that of --bert_config_file.
-
-    Raises:
-        UserError: there is none, or both are there and describe different networks; or it
-            does not fit into memory.
-    """
-    config = read_config(config_file) if config_file else source.config
-    if config_file and config_file != source.config_file:
-        remedy = "use that file, or move it away if it does not belong to the weights"
-        _compare(config, config_file, _read_config(source), source.folder, remedy)
-    capacity.check_network(config, config_file or source.config_file)
-    return config
-
-
 def _read_config(source: Source) -> EncoderConfig | None:
     """The config next to weights; None if there is none, or it is of another kind."""
     try:
         return source.config
-    except UserError:
-        return None
-
-
-def config_at(path: str) -> EncoderConfig | None:
-    """The config in a file; None if there is none, or it is of another kind of model."""
-    try:
-        return read_config(path)
     except UserError:
         return None
 

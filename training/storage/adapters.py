@@ -142,31 +142,6 @@ def check_fits(
             )
 
 
-def check_head(
-    note: Note, own: Iterable[str], variables: Collection[str], path: str
-) -> None:
-    """Refuses a model that has only a part of the head that was trained with adapters.
-
-    Args:
-        note: what they change.
-        own: names of adapters and others.
-        variables: names of the model's.
-        path: of the adapters.
-    Raises:
-        UserError: see above.
-    """
-    whole = set(others(own))
-    head = {name for name in whole if not name.startswith(tuple(note.scope))}
-    # One bias for all choices has no effect, so a network that ranks them has none.
-    unused = sorted(whole.difference(variables, {"output_bias"}))
-    if unused and not head.isdisjoint(variables):
-        raise UserError(
-            f"{path}: the adapter's head also consists of {', '.join(unused[:4])}, which "
-            f"the model lacks; leave out {setting('bert_config_file')}, or pass the "
-            "adapter's folder there"
-        )
-
-
 def merge(
     base: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray], alpha: float
 ) -> dict[str, np.ndarray]:
@@ -332,11 +307,6 @@ class AdaptedBundle(Adapted):
         super().__init__(bundle.path)
         self._bundle = bundle
 
-    @staticmethod
-    def is_in(names: Iterable[str]) -> bool:
-        """Whether a checkpoint with these names is one."""
-        return are_in(names)
-
     @functools.cached_property
     def note(self) -> Note:
         return read_note(describing_folder(self.path).path)
@@ -394,7 +364,16 @@ class Peft(Adapted):
         return self._files.their_class
 
     def check_head(self, variables: Collection[str]) -> None:
-        check_head(self.note, self._files.tensors, variables, self.path)
+        whole, scope = set(others(self._files.tensors)), self._files.scope
+        head = {name for name in whole if not name.startswith(scope)}
+        # One bias for all choices has no effect, so a network that ranks them has none.
+        unused = sorted(whole.difference(variables, {"output_bias"}))
+        if unused and not head.isdisjoint(variables):
+            raise UserError(
+                f"{self.path}: the adapter's head also consists of "
+                f"{', '.join(unused[:4])}, which the model lacks; leave out "
+                f"{setting('bert_config_file')}, or pass the adapter's folder there"
+            )
 
     def task(self) -> dict:
         return {"head": self._files.head} if self._files.head else {}

@@ -12,7 +12,6 @@ from training.storage.folder import CONFIG, TASK, TEXT
 from files import anywhere
 from modeling import private
 from modeling.architectures.encoder import Encoder
-from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.interchange import hugging_face, sentence_folder
 from training.interchange.vector_settings import TASK as VECTORS
@@ -39,19 +38,16 @@ class Written(NamedTuple):
 
 def write_release(folder: str, written: Written) -> str:
     """Writes what all scripts read; returns the prefix of the checkpoint."""
-    os.makedirs(folder, exist_ok=True)
     beside = dict(written.tokenizer.files)
-    beside[CONFIG] = written.layer.config.to_json_string().encode()
+    beside[CONFIG] = written.layer.config.to_json_string()
     name, settings = TEXT, written.tokenizer.settings
     if written.vectors:
         name, settings = (
             TASK,
             {"task": VECTORS, **written.vectors._asdict(), **settings},
         )
-    beside[name] = (json.dumps(settings, indent=2) + "\n").encode()
-    for name, content in beside.items():
-        with anywhere.replacing(os.path.join(folder, name)) as file:
-            file.write(content)
+    beside[name] = json.dumps(settings, indent=2) + "\n"
+    anywhere.write_files(folder, beside)
     prefix = os.path.join(folder, _BUNDLE)
     checkpoint.write_bundle(
         prefix, _merged_weights(written.layer) | dict(written.projection)
@@ -73,12 +69,10 @@ def write_sentence_transformers(folder: str, written: Written) -> str:
 
 def _write_hugging_face(folder, written, more):
     beside = dict(written.tokenizer.files) | more
-    described = written.tokenizer.hugging_face()
-    if described.json:
-        beside[tokenizer_json.NAME] = described.json
     config, tensors = written.layer.config, _merged_weights(written.layer)
+    described = written.tokenizer.hugging_face()
     return hugging_face.write(
-        folder, tensors, config, tokenizer=described.config, beside=beside
+        folder, tensors, config, tokenizer=described, beside=beside
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import extensions
 from training.backend import tf
+from training.storage import loading
 from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, hub, local
@@ -116,8 +117,9 @@ class Bundle(Format):
     @property
     def whole(self) -> Format:
         if self._whole is None:
-            adapted = pkgutil.resolve_name(_ADAPTED)
-            self._whole = adapted(self) if adapted.is_in(self.shapes()) else self
+            self._whole = self
+            if any(map(loading.is_adapter, self.shapes())):
+                self._whole = pkgutil.resolve_name(_ADAPTED)(self)
         return self._whole
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -2,10 +2,8 @@
 
 import pytest
 
-from training.interchange.adapter import Adapter, Pair
+from training.interchange.adapter import Adapter
 from training.interchange.table import ADAPTERS
-
-BERT = ADAPTERS["bert"]
 
 
 class _Other(Adapter):
@@ -40,24 +38,6 @@ def test_each_name_leads_to_the_other_and_back(names):
         assert names.of_hugging_face(pair.hugging_face) == pair
 
 
-def test_kernels_are_transposed_and_nothing_else_is():
-    assert {pair.released for pair in OTHER.pairs if pair.transposed} == {
-        "toy/layer_#/dense/kernel"
-    }
-    assert OTHER.of_hugging_face("toy.layer.0.dense.weight") == Pair(
-        "toy/layer_0/dense/kernel", "toy.layer.0.dense.weight", True
-    )
-
-
-@pytest.mark.parametrize(
-    "name", ["toy.layer.3.LayerNorm.weight", "layer.3.LayerNorm.gamma"]
-)
-def test_encoders_alone_and_older_names_are_found(name):
-    found = OTHER.of_hugging_face(name)
-    assert found.released == "toy/layer_3/norm/gamma"
-    assert found.hugging_face == "toy.layer.3.LayerNorm.weight"
-
-
 def test_what_has_no_place_in_the_other_layout():
     assert OTHER.of_hugging_face("toy.layer.0.adapter.weight") is None
     assert OTHER.of_released("toy/layer_0/dense/kernel/adam_m") is None
@@ -79,11 +59,3 @@ def test_a_heads_own_module_takes_the_place_of_the_usual_one():
     both = ["tagger.weight", "classifier.weight", "toy.words.weight"]
     assert OTHER.not_read(both) == {"classifier.weight"}
     assert OTHER.not_read(both[1:]) == set()
-
-
-def test_the_class_is_that_of_the_first_heads_that_are_there():
-    bias, order = "cls/predictions/output_bias", "cls/seq_relationship/output_weights"
-    assert BERT.class_of([bias, order, "bert/x"]) == "BertForPreTraining"
-    assert BERT.class_of([bias]) == "BertForMaskedLM"
-    assert BERT.class_of([order]) == "BertForNextSentencePrediction"
-    assert BERT.class_of([]) == "BertModel"

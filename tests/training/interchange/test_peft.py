@@ -67,10 +67,6 @@ def names_in(folder):
     return {name.removeprefix("base_model.model.") for name in stored(folder)}
 
 
-def check_same(found, expected):
-    jobs.check_same_bits(found, expected)
-
-
 def test_files_are_named_as_pefts_and_come_back_as_they_were(adapted):
     kind, folder = adapted
     tensors, row = stored(folder / "ours"), peft_adapters.ROWS[kind]
@@ -96,7 +92,7 @@ def test_files_are_named_as_pefts_and_come_back_as_they_were(adapted):
     # Read with its base, it is the model that was trained.
     found, whole = read(folder / "ours"), read(folder / "output")
     assert found and not any("lora" in name for name in found)
-    check_same(found, {name: whole[name] for name in found})
+    jobs.check_same_bits(found, {name: whole[name] for name in found})
     assert set(whole) - set(found) == {"global_step", "output_weights/adam_m"}
 
 
@@ -206,7 +202,7 @@ def test_other_heads(tmp_path, task, task_type, module, flags):
     for name, variable in variables.items():
         np.testing.assert_array_equal(variable, whole[name], err_msg=name)
     peft_adapters.convert(tmp_path / "ours", tmp_path / "again", **flags)
-    check_same(stored(tmp_path / "again"), stored(tmp_path / "ours"))
+    jobs.check_same_bits(stored(tmp_path / "again"), stored(tmp_path / "ours"))
 
 
 def test_a_base_on_the_hub_keeps_its_revision(bert):

@@ -7,14 +7,12 @@ import types
 import pytest
 
 import run_pretraining
-import tests
 from training.pretraining import dry_run
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.architectures.network import Network
-from tests import jobs, tiny
+from tests import jobs, pretraining, tiny
 
-RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
 BASE = BertConfig(vocab_size=30522)
 LARGE = BertConfig(
     vocab_size=30522,
@@ -62,17 +60,7 @@ def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys, untraced)
         intermediate_size=64,
         max_position_embeddings=64,
     )
-    tiny.write(tmp_path, (), config)
-    flags = {
-        "input_file": [RECORDS],
-        "bert_config_file": str(tmp_path / "config.json"),
-        "output_dir": str(tmp_path / "output"),
-        "do_train": True,
-        "max_seq_length": 64,
-        "max_predictions_per_seq": 10,
-        "train_batch_size": 8,
-        "num_train_steps": 419,
-    }
+    flags = pretraining.flags(tmp_path, config, num_train_steps=419)
     before = sorted(tmp_path.iterdir())
     jobs.run(run_pretraining, flags | {"dry_run": True})
     assert sorted(tmp_path.iterdir()) == before
@@ -89,31 +77,15 @@ def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys, untraced)
 
 
 def test_a_damaged_record_is_named(tmp_path, untraced):
-    tiny.write(tmp_path, (), tiny.config(vocab_size=3000, max_position_embeddings=64))
-    content = bytearray(pathlib.Path(RECORDS).read_bytes())
+    content = bytearray(pathlib.Path(pretraining.RECORDS).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "damaged").write_bytes(content)
-    flags = {
-        "input_file": [str(tmp_path / "damaged")],
-        "bert_config_file": str(tmp_path / "config.json"),
-        "output_dir": str(tmp_path / "output"),
-        "do_train": True,
-        "dry_run": True,
-        "max_seq_length": 64,
-        "max_predictions_per_seq": 10,
-        "train_batch_size": 256,
-        "num_train_steps": 4,
-    }
+    damaged = {"input_file": [str(tmp_path / "damaged")], "train_batch_size": 256}
     with pytest.raises(UserError, match="damaged: record"):
-        jobs.run(run_pretraining, flags)
+        pretraining.run(tmp_path, dry_run=True, **damaged)
 
 
 def test_it_is_about_training(tmp_path):
+    evaluates = {"do_train": False, "do_eval": True}
     with pytest.raises(UserError, match="--dry_run has no effect without --do_train"):
-        run_pretraining.Options(
-            bert_config_file="a",
-            output_dir="b",
-            input_file=["c"],
-            do_eval=True,
-            dry_run=True,
-        )
+        pretraining.run(tmp_path, dry_run=True, **evaluates)

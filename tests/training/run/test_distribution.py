@@ -8,11 +8,10 @@ import tests
 from training.backend import tf
 from training.run import distribution
 from errors import UserError
-from tests import forked, jobs, tiny
+from tests import forked, jobs, pretraining, tiny
 from tests.programs import parity
 
 ROOT = tests.ROOT
-RECORDS = ROOT / "tests" / "golden" / "pretraining" / "pretraining.tfrecord"
 
 
 def flags(folder, **changes):
@@ -35,29 +34,13 @@ def fine_tuning(folder):
     return jobs.command("tests/programs/parity.py", given)
 
 
-def pre_training(folder):
-    config = tiny.config(vocab_size=3000, max_position_embeddings=64)
-    (folder / "config.json").write_text(config.to_json_string())
-    given = {
-        "do_train": True,
-        "input_file": RECORDS,
-        "bert_config_file": folder / "config.json",
-        "output_dir": folder / "output",
-        "max_seq_length": 64,
-        "max_predictions_per_seq": 10,
-        "train_batch_size": 8,
-        "num_train_steps": 2,
-        "num_warmup_steps": 1,
-    }
-    return jobs.command("run_pretraining.py", given)
-
-
 @pytest.mark.exhaustive
 def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path):
     """As one of fine-tuning does; see test_command_of_the_2018_readme_runs."""
     # The default holds back what TensorFlow says of a missing GPU; a user's choice may not.
     env = jobs.ENVIRONMENT | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-    done = jobs.finished(pre_training(tmp_path), env=env)
+    given = pretraining.flags(tmp_path, num_train_steps=2, num_warmup_steps=1)
+    done = jobs.finished(pretraining.command(given), env=env)
     assert (done.returncode, done.stderr) == (0, "")
 
 

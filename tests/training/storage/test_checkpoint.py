@@ -344,12 +344,6 @@ def test_resuming_needs_every_variable_and_slot(tmp_path):
         checkpoint.check_complete("x", model, have)
 
 
-def test_released_checkpoint_is_read_whole():
-    released = Source.open(GOLDEN).read()
-    assert len(released) == 62
-    assert released["cls/predictions/output_bias"].shape == (3000,)
-
-
 @pytest.mark.parametrize(
     ("folder", "prefix"),
     [

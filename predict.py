@@ -23,6 +23,7 @@ import itertools
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -144,7 +145,9 @@ class Options(ServingOptions, inputs.LineOptions):
 
 # --help and mistakes are answered before TensorFlow loads.
 if __name__ == "__main__":
-    command_line.parse(Options)
+    if command_line.parse(Options).serve is not None:
+        # It asks a server to load its models anew; until then, none is loaded.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from serving import input_table, nearest

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import itertools
 import os
-import sys
 import tempfile
 
 import numpy as np
@@ -30,21 +29,9 @@ _COMPARED = 50  # texts whose vectors are
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
+class Options(prediction.TextsOptions):
     model_dir: str = options.field(help="The output_dir of run_retrieval.py.")
-    input_file: list[str] = options.field(help="Tables of texts, read in this order.")
-    column: str = options.field("sentence", help="Column of the texts.")
-    max_texts: int = options.field(3000, help="Number of texts to use.")
-    batch_size: int = options.field(32, help="Of all systems.")
-    num_threads: int = options.field(1, help="Threads per system.")
-    rounds: int = options.field(9, help="Turns per system.")
-    latency_texts: int = options.field(
-        200, help="Texts per turn that are encoded one at a time."
-    )
-    transformers_python: str = options.field(
-        sys.executable, help="A Python that has torch and sentence-transformers."
-    )
-    json_file: str | None = options.field(None, help="Also writes all figures there.")
+    num_threads: int = options.override(prediction.TextsOptions, "num_threads", 1)
 
 
 class Ours:

@@ -21,7 +21,7 @@ import options
 import run_classifier
 import run_retrieval
 from training.storage.source import Source
-from benchmarks import quality, results
+from benchmarks import quality, results, turns
 from errors import UserError
 from files import json_files, tables
 
@@ -168,7 +168,7 @@ def main(flags: Options) -> None:
         key = {"way": way, "settings": settings}
         lines = [found.of(size=size, **key) for size in flags.sizes]
         cells = [
-            results.mean_and_deviation(line["accuracy"] for line in some)
+            turns.mean_and_deviation([100 * line["accuracy"] for line in some])
             for some in lines
         ]
         print(f"| {way} | {' | '.join(cells)} |")

@@ -20,6 +20,7 @@ import command_line
 import options
 import run_classifier
 from training.run import compiler, loop, program_cache
+from benchmarks import turns
 from files import json_files
 from text.records import rows
 
@@ -136,8 +137,7 @@ def main(flags: Options) -> None:
         print(f"{name}: {speed:.1f} examples/s")
         for key in sorted(runs[0][1]):
             values = [results[key] for _, results in runs]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            print(f"  {key} {statistics.mean(values):.4f} ± {spread:.4f}")
+            print(f"  {key} {turns.mean_and_deviation(values, '.4f')}")
     print(f"ratio of speeds, median of {len(ratios)}: {statistics.median(ratios):.2f}")
 
 

@@ -21,7 +21,7 @@ import options
 import run_classifier
 from training import metrics
 from training.backend import keras
-from benchmarks import quality
+from benchmarks import quality, turns
 from files import json_files
 
 _SETS = tuple(
@@ -131,10 +131,9 @@ def main(flags: Options) -> None:
     for name, runs in scores.items():
         for score in runs[0]:
             values = [run[score] for run in runs]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
             each = ", ".join(f"{value:.1f}" for value in values)
             print(
-                f"{name}: {score} {statistics.mean(values):.1f} ± {spread:.1f} ({each}), "
+                f"{name}: {score} {turns.mean_and_deviation(values)} ({each}), "
                 f"{statistics.mean(seconds[name]):.0f} s a run"
             )
 

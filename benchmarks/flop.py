@@ -1,12 +1,26 @@
-"""The products of matrices of an update of pre-training, and their operations.
+"""The sizes of an update of pre-training, and the operations of its products of matrices.
 
 Needs only the standard library, because processes without TensorFlow import it, too.
 """
 
+import dataclasses
 from typing import NamedTuple
+
+import options
 
 NUM_PREDICTIONS = 20
 HEAD_SIZE = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes(options.Group):
+    """Sizes of the network and of a batch."""
+
+    num_hidden_layers: int = options.field(4, help="Layers.")
+    hidden_size: int = options.field(256, help="Width; 64 per attention head.")
+    vocab_size: int = options.field(30522, help="Size of the vocabulary.")
+    batch_size: int = options.field(32, help="Examples per update.")
+    max_seq_length: int = options.field(128, help="Tokens per example.")
 
 
 class Product(NamedTuple):
@@ -25,14 +39,14 @@ class Product(NamedTuple):
         return 3 * 2 * pairs * self.count
 
 
-def of_update(chosen) -> list[Product]:
+def of_update(sizes) -> list[Product]:
     """Those of BERT; dense layers, attention's scores and values, heads.
 
     Args:
-        chosen: has the fields of `training.Options`.
+        sizes: has the fields of `Sizes`.
     """
-    layers, width = chosen.num_hidden_layers, chosen.hidden_size
-    examples, length = chosen.batch_size, chosen.max_seq_length
+    layers, width = sizes.num_hidden_layers, sizes.hidden_size
+    examples, length = sizes.batch_size, sizes.max_seq_length
     tokens, predicted = examples * length, examples * NUM_PREDICTIONS
     heads = width // HEAD_SIZE
     return [
@@ -42,5 +56,5 @@ def of_update(chosen) -> list[Product]:
         Product(layers, examples * heads, length, HEAD_SIZE, length),
         Product(layers, examples * heads, length, length, HEAD_SIZE),
         Product(1, 1, predicted, width, width),
-        Product(1, 1, predicted, width, chosen.vocab_size),
+        Product(1, 1, predicted, width, sizes.vocab_size),
     ]

@@ -23,7 +23,9 @@ _STAGES = ("1/3 tokenizing", "2/3 planning", "3/3 writing")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
+class TextOptions(options.Group):
+    """Text and vocabulary."""
+
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
@@ -32,6 +34,16 @@ class Options(options.Group):
     input_format: str = options.field(
         "files", choices=formats.FORMATS, help="As for create_pretraining_data.py."
     )
+
+    def texts(self, folder: str) -> tuple[list[str], str]:
+        """Paths of the text and its format; the default is written into the folder."""
+        if self.input_file:
+            return inputs.expand(self.input_file), self.input_format
+        return [_write_documentation(folder)], "sentences"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(TextOptions):
     dupe_factor: list[str] = options.field(
         ["1", "5", "10"], help="Passes over the text; one row for each."
     )
@@ -42,7 +54,7 @@ class Options(options.Group):
     )
 
 
-def write_corpus(folder: str) -> str:
+def _write_documentation(folder: str) -> str:
     """Writes the documentation of installed packages, one sentence per line."""
     path = os.path.join(folder, "documentation.txt")
     with open(path, "w", encoding="utf-8") as file:
@@ -83,14 +95,18 @@ def run(settings: Settings, num_workers: int) -> tuple[dict, dict]:
     return description.counts, seconds
 
 
-def measure(chosen: Options, folder: str, dupe_factor: int):
-    """Returns counts, and the median of each figure for one process and for two."""
-    files = inputs.expand(chosen.input_file) if chosen.input_file else None
+def measure(chosen: Options, texts: tuple, folder: str, dupe_factor: int):
+    """Returns counts, and the median of each figure for one process and for two.
+
+    Args:
+        texts: their paths and format.
+    """
+    paths, input_format = texts
     settings = Settings(
-        input_files=tuple(files or [os.path.join(folder, "documentation.txt")]),
+        input_files=tuple(paths),
         output_files=(os.path.join(folder, "records"),),
         vocab_file=chosen.vocab_file,
-        input_format=chosen.input_format if files else "sentences",
+        input_format=input_format,
         json_field="text",
         do_lower_case=True,
         strip_accents=True,
@@ -125,10 +141,9 @@ def main(chosen: Options) -> None:
     work.Workers = Timed
     lines = []
     with tempfile.TemporaryDirectory() as folder:
-        if not chosen.input_file:
-            write_corpus(folder)
+        texts = chosen.texts(folder)
         for dupe_factor in map(int, chosen.dupe_factor):
-            counts, megabytes, medians = measure(chosen, folder, dupe_factor)
+            counts, megabytes, medians = measure(chosen, texts, folder, dupe_factor)
             for num_workers, seconds in medians.items():
                 tokenizing, planning, writing = (seconds[stage] for stage in _STAGES)
                 instances = counts["instances"]

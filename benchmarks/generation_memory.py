@@ -13,37 +13,30 @@ import tempfile
 
 import command_line
 import options
-from benchmarks.generation import write_corpus
-from files import inputs
-from text.corpus import formats
+from benchmarks.generation import TextOptions
 
 _SCRIPT = pathlib.Path(__file__).parent.parent / "create_pretraining_data.py"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
-    vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
-    input_file: list[str] = options.field(
-        [],
-        help="Text files; by default, the documentation strings of installed packages.",
-    )
-    input_format: str = options.field(
-        "files", choices=formats.FORMATS, help="As for create_pretraining_data.py."
-    )
+class Options(TextOptions):
     dupe_factor: int = options.field(1, help="Passes over the text.")
     times: int = options.field(
         10, help="How many times as much text to compare with it."
     )
 
 
-def run(chosen: Options, folder: str, copies: int, num_workers: int):
-    """Runs the script; returns its instances and the peak of its largest process in MB."""
-    paths = inputs.expand(chosen.input_file) if chosen.input_file else None
-    sources = paths or [os.path.join(folder, "documentation.txt")]
-    texts = os.path.join(folder, f"texts-{copies}")
-    os.makedirs(texts, exist_ok=True)
-    for number, path in enumerate(sources * copies):
-        link = os.path.join(texts, f"{number:06d}.txt")
+def run(chosen: Options, texts: tuple, folder: str, copies: int, num_workers: int):
+    """Runs the script; returns its instances and the peak of its largest process in MB.
+
+    Args:
+        texts: their paths and format.
+    """
+    paths, input_format = texts
+    links = os.path.join(folder, f"texts-{copies}")
+    os.makedirs(links, exist_ok=True)
+    for number, path in enumerate(paths * copies):
+        link = os.path.join(links, f"{number:06d}.txt")
         if not os.path.exists(link):
             os.symlink(os.path.abspath(path), link)
     records = os.path.join(folder, "records")
@@ -51,8 +44,8 @@ def run(chosen: Options, folder: str, copies: int, num_workers: int):
         [
             sys.executable,
             str(_SCRIPT),
-            f"--input_file={texts}/*.txt",
-            f"--input_format={chosen.input_format if paths else 'sentences'}",
+            f"--input_file={links}/*.txt",
+            f"--input_format={input_format}",
             f"--vocab_file={chosen.vocab_file}",
             f"--output_file={records}",
             f"--dupe_factor={chosen.dupe_factor}",
@@ -75,12 +68,11 @@ def run(chosen: Options, folder: str, copies: int, num_workers: int):
 def main(chosen: Options) -> None:
     lines = []
     with tempfile.TemporaryDirectory() as folder:
-        if not chosen.input_file:
-            write_corpus(folder)
+        texts = chosen.texts(folder)
         for num_workers in (1, 2):
             peaks = []
             for copies in (1, chosen.times):
-                instances, peak = run(chosen, folder, copies, num_workers)
+                instances, peak = run(chosen, texts, folder, copies, num_workers)
                 peaks.append(peak)
                 lines.append(
                     f"{num_workers:9}{copies:7}{instances:13,}{peak:10.0f}"

@@ -238,7 +238,7 @@ def _product(bench, seconds, note):
     command = [sys.executable, "-m", "benchmarks.products"]
     command += options.words(size=1024 if bench.chosen.small else 8192)
     said = bench.run(command, seconds, "product")
-    note(**json.loads(said.strip().splitlines()[-1]))
+    note(**turns.last_json(said))
 
 
 # --- Runs ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ most of their places are empty. transformers reads whole rows, with torch's SDPA
 import dataclasses
 import json
 import statistics
-import sys
 
 import command_line
 import options
@@ -49,18 +48,15 @@ class Options(options.Group):
 
 def commands(chosen: Options, length: int) -> dict[str, tuple]:
     """Name -> arguments of `turns.Waiting`."""
-    flags = dataclasses.asdict(chosen)
-    for name in ("peers_python", "lengths", "json_file", "serve"):
-        del flags[name]
     found, environment = {}, turns.with_threads(chosen.num_threads)
     for kind in OURS:
-        line = [sys.executable, "-m", "benchmarks.long_rows"]
-        line += options.words(**flags, serve=kind, lengths=str(length))
+        changes = {"serve": kind, "lengths": [length]}
+        line = turns.command("benchmarks.long_rows", chosen, **changes)
         found[kind] = (line, environment)
     if chosen.peers_python:
         line = [chosen.peers_python, "-m", "benchmarks.long_rows_theirs"]
-        settings = json.dumps(flags | {"length": length, "kind": "whole"})
-        found[THEIRS] = ([*line, settings], environment)
+        settings = dataclasses.asdict(chosen) | {"length": length, "kind": "whole"}
+        found[THEIRS] = ([*line, json.dumps(settings)], environment)
     return found
 
 

@@ -13,12 +13,11 @@ TensorFlow.
 import dataclasses
 import json
 import os
-import sys
 
 import command_line
 import options
 from training.run import program_cache
-from benchmarks import turns
+from benchmarks import flop, turns
 from errors import UserError
 
 # Name -> what `peers_theirs.py` is asked for. "Everywhere" projects every position on the
@@ -46,15 +45,10 @@ OURS = {"tensorflow": "ours", "xla": "ours, XLA", "jax": "ours, JAX"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
+class Options(flop.Sizes):
     peers_python: str | None = options.field(
         None, help="Python with keras-hub and transformers; without it, ours alone."
     )
-    num_hidden_layers: int = options.field(4, help="Layers.")
-    hidden_size: int = options.field(256, help="Width; 64 per attention head.")
-    vocab_size: int = options.field(30522, help="Size of the vocabulary.")
-    batch_size: int = options.field(32, help="Examples per update.")
-    max_seq_length: int = options.field(128, help="Tokens per example.")
     dtype: str = options.field("float32", help="float32 or mixed_bfloat16.")
     rounds: int = options.field(9, help="Updates of each; medians are printed.")
     systems: list[str] = options.field([], help=f"Only these of {', '.join(THEIRS)}.")
@@ -89,18 +83,15 @@ def _ours(chosen: Options) -> None:
         os.environ["KERAS_BACKEND"] = "jax"  # command lines set TensorFlow
         from benchmarks import step_jax
 
-        update = step_jax.updater(chosen, chosen.warm_up)
+        update = step_jax.updater(chosen, chosen.dtype, chosen.warm_up)
         turns.answer(lambda count: update(count or 1))
         return
     # Before TensorFlow is loaded.
     program_cache.keep_programs(chosen.xla_cache_dir or program_cache.NONE)
     from benchmarks import training
 
-    names = {field.name for field in dataclasses.fields(training.Options)}
-    flags = dataclasses.asdict(chosen)
-    sizes = training.Options(**{name: flags[name] for name in names & flags.keys()})
     xla = chosen.backends == ["xla"]
-    update = training.updater(sizes, chosen.dtype, xla, warm_up=chosen.warm_up)
+    update = training.updater(chosen, chosen.dtype, xla, warm_up=chosen.warm_up)
 
     def turn(count):
         update(count or 1)
@@ -111,20 +102,17 @@ def _ours(chosen: Options) -> None:
 
 def commands(chosen: Options) -> dict[str, tuple]:
     """Name -> arguments of `turns.Waiting` for the systems that are chosen."""
-    flags = dataclasses.asdict(chosen)
-    for name in ("peers_python", "rounds", "systems", "json_file", "serve", "backends"):
-        del flags[name]
     found = {}
     for backend in chosen.backends:
-        ours = [sys.executable, "-m", "benchmarks.peers", "--serve"]
-        given = {name: value for name, value in flags.items() if value is not None}
-        ours += options.words(**given, backends=backend)
+        changes = {"serve": True, "backends": [backend]}
+        ours = turns.command("benchmarks.peers", chosen, **changes)
         found[OURS[backend]] = (ours, os.environ)
     if chosen.peers_python:
         for name, how in THEIRS.items():
             if not chosen.systems or name in chosen.systems:
                 script = [chosen.peers_python, "-m", "benchmarks.peers_theirs"]
-                found[name] = ([*script, json.dumps(flags | how)], os.environ)
+                settings = json.dumps(dataclasses.asdict(chosen) | how)
+                found[name] = ([*script, settings], os.environ)
     return found
 
 

@@ -13,7 +13,6 @@ import dataclasses
 import json
 import pathlib
 import statistics
-import sys
 import tempfile
 
 import command_line
@@ -117,13 +116,9 @@ def _ours(settings: Options) -> None:
 
 
 def _commands(flags: Options, folder: str) -> dict[str, tuple]:
-    ours = dataclasses.asdict(flags)
-    for name in ("peers_python", "rounds", "systems", "json_file"):
-        del ours[name]
-    words = options.words(**ours | {"serve": folder})
-    script = [sys.executable, "-m", "benchmarks.peers_fine_tuning"]
+    ours = turns.command("benchmarks.peers_fine_tuning", flags, serve=folder)
     environment = turns.with_threads(flags.num_threads)
-    commands = {"ours": ([*script, *words], environment)}
+    commands = {"ours": (ours, environment)}
     settings = {
         **quality.SETS[flags.set].their_settings(pathlib.Path(folder)),
         "model_dir": flags.model_dir,

@@ -91,10 +91,7 @@ def _theirs(flags: Options, how: dict) -> turns.Command:
         "dupe_factor": flags.dupe_factor,
     }
     script = [flags.peers_python, "-m", "benchmarks.peers_generation_theirs"]
-    return turns.Command(
-        [*script, json.dumps(settings)],
-        lambda printed: json.loads(printed.splitlines()[-1]),
-    )
+    return turns.Command([*script, json.dumps(settings)], turns.last_json)
 
 
 def _systems(settings: Options, folder: str) -> dict[str, turns.Command]:

@@ -31,30 +31,36 @@ _WINDOW = 64  # as predict.py's
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
+class TextsOptions(options.Group):
+    """Texts, and how systems take turns with them."""
+
+    input_file: list[str] = options.field(help="Tables of texts, read in this order.")
+    column: str = options.field("sentence", help="Column of the texts.")
+    max_texts: int = options.field(3000, help="Number of texts to use.")
+    batch_size: int = options.field(32, help="Of systems that take several at once.")
+    num_threads: int = options.field(2, help="Threads per system.")
+    rounds: int = options.field(9, help="Turns per system.")
+    latency_texts: int = options.field(
+        200, help="Texts per turn that are given one at a time."
+    )
+    transformers_python: str = options.field(
+        sys.executable, help="A Python that has the other systems, and torch."
+    )
+    json_file: str | None = options.field(None, help="Also writes all figures there.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(TextsOptions):
     model_dir: str = options.field(help="An exported model of one text and its label.")
     hugging_face_dir: str = options.field(
         help="The same model for transformers, as convert_checkpoint.py writes it."
     )
-    input_file: list[str] = options.field(help="Tables of texts, read in this order.")
-    column: str = options.field("sentence", help="Column of the texts.")
-    max_texts: int = options.field(3000, help="Number of texts to use.")
     max_seq_length: int = options.field(128, help="That of the exported model.")
-    batch_size: int = options.field(32, help="For ours and the second pipeline.")
-    num_threads: int = options.field(2, help="Threads per system.")
-    rounds: int = options.field(9, help="Turns per system.")
-    latency_texts: int = options.field(
-        200, help="Texts per turn that are answered one at a time."
-    )
-    transformers_python: str = options.field(
-        sys.executable, help="A Python that has torch and transformers."
-    )
     keras_hub: bool = options.field(
         False,
         help="Also measure keras-hub's BertTextClassifier, which that Python has, too. It "
         "has the same encoder and a random head.",
     )
-    json_file: str | None = options.field(None, help="Also writes all figures there.")
 
 
 class Ours:
@@ -138,7 +144,7 @@ class Asked:
         return self.process.turn(request | self.how)
 
 
-def read_texts(flags) -> list[str]:
+def read_texts(flags: TextsOptions) -> list[str]:
     rows = (
         row for path in inputs.expand(flags.input_file) for row in tables.read(path)
     )

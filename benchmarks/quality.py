@@ -386,14 +386,9 @@ def table(results: list[dict], chosen: Options) -> str:
         seconds = " / ".join(f"{number:.0f}" for number in seconds)
         for score in SETS[name].scores:
             values = [[r["scores"][score] for r in some] for some in of]
-            cells = " | ".join(_mean_and_deviation(v) for v in values)
+            cells = " | ".join(map(turns.mean_and_deviation, values))
             lines.append(f"| {name} | {sizes} | {score} | {cells} | {seconds} |")
     return "\n".join(lines)
-
-
-def _mean_and_deviation(values):
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {deviation:.1f}"
 
 
 if __name__ == "__main__":

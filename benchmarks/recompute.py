@@ -7,21 +7,19 @@ import dataclasses
 import json
 import resource
 import statistics
-import subprocess
-import sys
 import time
 
 import command_line
 import options
+from benchmarks import flop, turns
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
-    num_hidden_layers: int = options.field(12, help="Layers.")
-    hidden_size: int = options.field(768, help="Width; 64 per attention head.")
-    vocab_size: int = options.field(30522, help="Size of the vocabulary.")
-    batch_size: int = options.field(8, help="Examples per update.")
-    max_seq_length: int = options.field(512, help="Tokens per example.")
+class Options(flop.Sizes):
+    num_hidden_layers: int = options.override(flop.Sizes, "num_hidden_layers", 12)
+    hidden_size: int = options.override(flop.Sizes, "hidden_size", 768)
+    batch_size: int = options.override(flop.Sizes, "batch_size", 8)
+    max_seq_length: int = options.override(flop.Sizes, "max_seq_length", 512)
     dtype: str = options.field("float32", help="float32 or mixed_bfloat16.")
     updates: int = options.field(3, help="Updates timed, after a first.")
     rounds: int = options.field(1, help="How often each way has its turn.")
@@ -32,10 +30,7 @@ def measured(chosen: Options, recompute: bool) -> dict:
     """Runs updates in this process; its peak memory in bytes and seconds per update."""
     from benchmarks import training
 
-    names = {field.name for field in dataclasses.fields(training.Options)}
-    flags = dataclasses.asdict(chosen)
-    sizes = training.Options(**{name: flags[name] for name in names & flags.keys()})
-    update = training.updater(sizes, chosen.dtype, False, recompute, warm_up=1)
+    update = training.updater(chosen, chosen.dtype, False, recompute, warm_up=1)
     seconds = []
     for _ in range(chosen.updates):
         began = time.perf_counter()
@@ -50,20 +45,15 @@ def main(chosen: Options) -> None:
     if chosen.measure:
         print(json.dumps(measured(chosen, chosen.measure == "recompute")))
         return
-    flags = dataclasses.asdict(chosen)
-    del flags["measure"]
-    figures_by_way = {"plain": [], "recompute": []}
-    for _ in range(chosen.rounds):
-        for way, figures in figures_by_way.items():
-            line = [sys.executable, "-m", "benchmarks.recompute"]
-            line += options.words(**flags, measure=way)
-            output = subprocess.check_output(line, text=True)
-            figures.append(json.loads(output.splitlines()[-1]))
+    systems = {}
+    for way in ("plain", "recompute"):
+        line = turns.command("benchmarks.recompute", chosen, measure=way)
+        systems[way] = turns.Command(line, turns.last_json)
+    figures_by_way = turns.take(systems, chosen.rounds)
     print(f"{'':10} {'GB':>6} {'s/update':>9}")
     for way, figures in figures_by_way.items():
-        gigabytes = max(figure["bytes"] for figure in figures) / 1e9
         seconds = statistics.median(figure["seconds"] for figure in figures)
-        print(f"{way:10} {gigabytes:6.2f} {seconds:9.2f}")
+        print(f"{way:10} {turns.peak(figures):>6} {seconds:9.2f}")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 import contextlib
 import json
 import os
-import statistics
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from training.backend import keras
 from files import local
@@ -47,12 +46,3 @@ def run(script: types.ModuleType, **flags) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         script.main(script.Options(**flags))
     keras.backend.clear_session()  # a next run's network would be added to this one's
-
-
-def mean_and_deviation(values: Iterable[float]) -> str:
-    """Of shares, in percent."""
-    values = [100 * value for value in values]
-    if not values:
-        return ""
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {deviation:.1f}"

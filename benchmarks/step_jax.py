@@ -8,23 +8,19 @@ import jax
 import keras
 import numpy as np
 
-from benchmarks import peers_theirs
+from benchmarks import flop, pretraining
 from modeling import custom_gradients, fusion, layers, losses
-from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from modeling.optimizers import adam, clipping, schedules
 
 
-def updater(sizes, warm_up: int = 3):
+def updater(sizes: flop.Sizes, dtype: str, warm_up: int):
     """A function that runs updates, one or as many as it is told, compiled and warm;
     returns the loss of the last.
-
-    Args:
-        sizes: has the fields of `training.Options` and dtype.
     """
     assert keras.backend.backend() == "jax"
     objective = sentence_pairs.MaskedLMNextSentence()
-    model = objective.network(_config(sizes), dtype=sizes.dtype)
+    model = objective.network(pretraining.config(sizes), dtype=dtype)
     optimizer = adam.AdamWeightDecay(model.trainable_variables)
     trained, slots = model.trainable_variables, optimizer.variables
     others = [v for v in model.variables if not v.trainable]
@@ -52,7 +48,8 @@ def updater(sizes, warm_up: int = 3):
     compiled = jax.jit(step_of, donate_argnums=0)
     # Copied, because a donated array is gone after the call.
     state = [jax.numpy.array(v.value) for v in (*trained, *slots)]
-    batch, done = _batch(sizes), 0
+    batch = {k: jax.numpy.array(v) for k, v in pretraining.batch(sizes).items()}
+    done = 0
 
     def update(count: int = 1):
         nonlocal state, done
@@ -64,32 +61,6 @@ def updater(sizes, warm_up: int = 3):
     for _ in range(warm_up):
         update()
     return update
-
-
-def _config(sizes) -> BertConfig:
-    return BertConfig(
-        vocab_size=sizes.vocab_size,
-        hidden_size=sizes.hidden_size,
-        num_hidden_layers=sizes.num_hidden_layers,
-        num_attention_heads=sizes.hidden_size // 64,
-        intermediate_size=4 * sizes.hidden_size,
-        type_vocab_size=2,
-    )
-
-
-def _batch(sizes) -> dict:
-    """The numbers that the peers have, by the names of a record."""
-    numbers = peers_theirs.numbers(vars(sizes))
-    batch = {
-        "input_ids": numbers["input_ids"],
-        "input_mask": np.ones_like(numbers["input_ids"]),
-        "segment_ids": numbers["segment_ids"],
-        "masked_lm_positions": numbers["positions"],
-        "masked_lm_ids": numbers["labels"],
-        "masked_lm_weights": np.ones(numbers["labels"].shape, np.float32),
-        "next_sentence_labels": numbers["next"][:, None],
-    }
-    return {name: jax.numpy.array(values) for name, values in batch.items()}
 
 
 def _figures(loss) -> dict:

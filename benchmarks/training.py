@@ -7,14 +7,11 @@ import dataclasses
 import statistics
 import time
 
-import numpy as np
-
 import command_line
 import options
 from training.backend import tf
 from training.run import distribution, loop
-from benchmarks.flop import HEAD_SIZE, NUM_PREDICTIONS
-from modeling.architectures.bert import BertConfig
+from benchmarks import flop, pretraining
 from modeling.objectives import sentence_pairs
 
 _VARIANTS = {
@@ -26,47 +23,15 @@ _VARIANTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(options.Group):
-    num_hidden_layers: int = options.field(4, help="Layers.")
-    hidden_size: int = options.field(256, help="Width; 64 per attention head.")
-    vocab_size: int = options.field(30522, help="Size of the vocabulary.")
-    batch_size: int = options.field(32, help="Examples per update.")
-    max_seq_length: int = options.field(128, help="Tokens per example.")
+class Options(flop.Sizes):
     repeats: int = options.field(15, help="Updates timed; the median is printed.")
 
 
-def batches(chosen: Options) -> tf.data.Dataset:
-    """One batch of random tokens, repeated forever."""
-    rng = np.random.default_rng(0)
-    rows, length = chosen.batch_size, chosen.max_seq_length
-
-    def integers(high, *shape):
-        return rng.integers(0, high, shape, dtype=np.int32)
-
-    batch = {
-        "input_ids": integers(chosen.vocab_size, rows, length),
-        "input_mask": np.ones((rows, length), np.int32),
-        "segment_ids": integers(2, rows, length),
-        "masked_lm_positions": integers(length, rows, NUM_PREDICTIONS),
-        "masked_lm_ids": integers(chosen.vocab_size, rows, NUM_PREDICTIONS),
-        "masked_lm_weights": np.ones((rows, NUM_PREDICTIONS), np.float32),
-        "next_sentence_labels": integers(2, rows, 1),
-    }
-    return tf.data.Dataset.from_tensors(batch).repeat()
-
-
 def updater(
-    chosen: Options, dtype: str, xla: bool, recompute: bool = False, warm_up: int = 3
+    sizes: flop.Sizes, dtype: str, xla: bool, recompute: bool = False, warm_up: int = 3
 ):
     """A function that runs updates, one or as many as it is told; traced and warm."""
-    config = BertConfig(
-        vocab_size=chosen.vocab_size,
-        hidden_size=chosen.hidden_size,
-        num_hidden_layers=chosen.num_hidden_layers,
-        num_attention_heads=chosen.hidden_size // HEAD_SIZE,
-        intermediate_size=4 * chosen.hidden_size,
-        type_vocab_size=2,
-    )
+    config = pretraining.config(sizes)
     objective = sentence_pairs.MaskedLMNextSentence()
     trainer = loop.Trainer(
         distribution.make("one"),
@@ -76,12 +41,13 @@ def updater(
             num_train_steps=1000,
             num_warmup_steps=100,
             learning_rate=1e-4,
-            batch_size=chosen.batch_size,
+            batch_size=sizes.batch_size,
             xla=xla,
             recompute=recompute,
         ),
     )
-    iterator = distribution.distribute(trainer.strategy, lambda part: batches(chosen))
+    data = tf.data.Dataset.from_tensors(pretraining.batch(sizes)).repeat()
+    iterator = distribution.distribute(trainer.strategy, lambda part: data)
 
     def update(count: int = 1):
         trainer.run_updates(iterator, count)

@@ -6,6 +6,7 @@ standard library, because processes of other environments import it, too.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import resource
@@ -16,8 +17,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import options
 from errors import UserError
 
 # === A system's own process ==========================================================
@@ -188,6 +190,18 @@ def _children():
     return usage.ru_utime + usage.ru_stime
 
 
+def command(module: str, chosen: options.Group, **changes) -> list[str]:
+    """The command of a module of ours with these flags, some of them changed."""
+    flags = dataclasses.asdict(chosen) | changes
+    given = {name: value for name, value in flags.items() if value is not None}
+    return [sys.executable, "-m", module, *options.words(**given)]
+
+
+def last_json(printed: str):
+    """What the last line of a command's output says."""
+    return json.loads(printed.strip().splitlines()[-1])
+
+
 def with_threads(number: int) -> dict[str, str]:
     """An environment in which TensorFlow and PyTorch compute with this many threads; 0
     leaves that to them, which is one per core.
@@ -303,6 +317,14 @@ def table(figures: Mapping[str, list[dict]], more: Mapping[str, Callable] = {}) 
 def peak(turns: list[dict]) -> str:
     """The peak memory of a system; a column for `table`."""
     return f"{max(turn['bytes'] for turn in turns) / 1e9:.2f}"
+
+
+def mean_and_deviation(values: Sequence[float], form: str = ".1f") -> str:
+    """Of the values of several runs; empty if there are none."""
+    if not values:
+        return ""
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):{form}} ± {deviation:{form}}"
 
 
 def write(path: str | None, settings: Mapping, figures: Mapping) -> None:

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 import command_line
 import options
 import run_retrieval
-from benchmarks import results
+from benchmarks import results, turns
 from errors import UserError
 from files import inputs, json_files, local
 from text.tasks import text_groups
@@ -213,7 +213,8 @@ def main(flags: Options) -> None:
     print("| | score | mean ± deviation |", "|---|---|---|", sep="\n")
     for key in keys:
         for name in _SHOWN[key["set"]]:
-            shown = results.mean_and_deviation(line[name] for line in found.of(**key))
+            scores = [100 * line[name] for line in found.of(**key)]
+            shown = turns.mean_and_deviation(scores)
             print(f"| {key['set']}, {key['way']} | {name} | {shown} |")
     if flags.picture:
         picture = io.BytesIO()

@@ -35,6 +35,16 @@ LONGEST_FUNCTION, LONGEST_FILE = 60, 600  # lines
 OURS = {*FLOORS, *SCRIPTS, *GROUND}
 
 
+def files_of(*folders: str) -> list[pathlib.Path]:
+    """The files in folders and below."""
+    return [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+
+
+def product_files() -> list[pathlib.Path]:
+    """All at the root, and on every floor."""
+    return [*ROOT.glob("*.py"), *files_of(*FLOORS)]
+
+
 def modules_imported(path: pathlib.Path) -> set[str]:
     """Our modules that a file imports, and what else it imports, wherever in it."""
     return modules_imported_in(ast.parse(path.read_text(encoding="utf-8")), path)
@@ -64,7 +74,7 @@ def imported(path: pathlib.Path) -> set[str]:
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_floor_imports_only_what_lies_below(floor):
-    files = sorted((ROOT / floor).rglob("*.py"))
+    files = sorted(files_of(floor))
     assert files
     for path in files:
         assert imported(path) & OURS <= FLOORS[floor], path
@@ -82,7 +92,7 @@ def test_no_package_goes_round_in_a_circle():
     """A package is a folder; its own modules count as one."""
     below = {}
     for floor in FLOORS:
-        for path in (ROOT / floor).rglob("*.py"):
+        for path in files_of(floor):
             package = ".".join(path.parent.relative_to(ROOT).parts)
             for name in modules_imported(path):
                 other = name if (ROOT / name.replace(".", "/")).is_dir() else None
@@ -102,9 +112,7 @@ def test_no_package_goes_round_in_a_circle():
 
 
 def test_no_function_or_file_is_too_long_to_read():
-    folders = (*FLOORS, "tests")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    paths += [ROOT / f"{name}.py" for name in SCRIPTS | GROUND]
+    paths = [*product_files(), *files_of("tests")]
     assert len(paths) > 200
     for path in paths:
         content = path.read_text(encoding="utf-8")
@@ -123,7 +131,7 @@ def test_the_ground_imports_nothing_above_it():
 
 
 def test_modeling_needs_keras_alone():
-    for path in (ROOT / "modeling").rglob("*.py"):
+    for path in files_of("modeling"):
         assert not imported(path) & {"tensorflow", "tensorflow_text", "jax"}, path
 
 
@@ -134,15 +142,14 @@ _PRIVATE = re.compile(
 
 
 def test_one_file_each_uses_what_is_not_public_in_keras_and_in_tensorflow():
-    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
-    paths += [ROOT / f"{name}.py" for name in SCRIPTS]
+    paths = product_files()
     using = {p for p in paths if _PRIVATE.search(p.read_text(encoding="utf-8"))}
     assert using == {ROOT / "modeling/private.py", ROOT / "training/backend.py"}
 
 
 def test_modeling_names_no_flag():
     """Its messages name settings by `errors.setting`, which knows who reads them."""
-    for path in (ROOT / "modeling").rglob("*.py"):
+    for path in files_of("modeling"):
         assert not re.search(r"--\w", path.read_text(encoding="utf-8")), path
 
 
@@ -158,7 +165,7 @@ _BELOW_BOTH_DOORS = (
 @pytest.mark.parametrize("room", _BELOW_BOTH_DOORS)
 def test_errors_that_python_shows_name_options_by_setting(room):
     """In bert.py, they are arguments."""
-    for path in (ROOT / room).rglob("*.py"):
+    for path in files_of(room):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         raised = [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
         for part in (part for node in raised for part in ast.walk(node)):
@@ -167,9 +174,8 @@ def test_errors_that_python_shows_name_options_by_setting(room):
 
 
 def test_the_name_of_a_file_of_the_core_says_which_it_is():
-    core = FLOORS.keys() - {"family"}
-    paths = [path for floor in core for path in (ROOT / floor).rglob("*.py")]
-    counts = collections.Counter(path.name for path in paths)
+    core = files_of(*FLOORS.keys() - {"family"})
+    counts = collections.Counter(path.name for path in core)
     several = {name for name, count in counts.items() if count > 1}
     assert several == {"__init__.py", "options.py", "table.py"}
 
@@ -186,9 +192,7 @@ OPTIONAL = {
 
 def test_what_a_file_imports_stands_at_its_top():
     """But in options.py, which is read before TensorFlow is loaded."""
-    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
-    paths += [ROOT / f"{name}.py" for name in SCRIPTS | GROUND]
-    for path in paths:
+    for path in product_files():
         if path.name != "options.py":
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef):
@@ -226,7 +230,7 @@ READS_WITH_TENSORFLOW = {"files/anywhere", "files/sources"} | {
 def test_only_graphs_of_text_need_tensorflow_and_nothing_in_text_needs_graphs():
     """A worker that writes records needs neither: half a gigabyte, and some seconds."""
     need = set()
-    for path in (p for f in ("files", "text") for p in (ROOT / f).rglob("*.py")):
+    for path in files_of("files", "text"):
         if path.parent.name == "graphs":
             continue
         modules = modules_imported(path)
@@ -299,10 +303,7 @@ def test_strangers_addresses_are_opened_through_one_door():
     allowed |= {"text/graphs/graph_tokenizer.py", "text/graphs/listed_words_graph.py"}
     users = {
         str(path.relative_to(ROOT))
-        for path in (
-            *ROOT.glob("*.py"),
-            *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
-        )
+        for path in product_files()
         if "io.gfile" in path.read_text(encoding="utf-8")
     }
     assert users == allowed
@@ -321,10 +322,9 @@ def test_json_files_are_read_through_one_door():
     }
     # Of a file, and not of what was in memory.
     reads = re.compile(r"json\.loads?\((?!json\.dumps|.*to_(?:str|json_string)\()")
-    files = [p for f in FLOORS for p in (ROOT / f).rglob("*.py")]
     found = {
         str(path.relative_to(ROOT))
-        for path in [*ROOT.glob("*.py"), *files]
+        for path in product_files()
         if reads.search(path.read_text(encoding="utf-8"))
     }
     assert found == allowed
@@ -332,7 +332,7 @@ def test_json_files_are_read_through_one_door():
 
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""
-    paths = (path.relative_to(ROOT) for path in (ROOT / "training").rglob("*.py"))
+    paths = (path.relative_to(ROOT) for path in files_of("training"))
     modules = {".".join(path.with_suffix("").parts) for path in paths}
     # Nothing starts with these.
     inner = ("training.finetuning", "training.interchange")
@@ -364,10 +364,7 @@ def loader(module: str, seen: set[str]) -> str | None:
 
 def functions_of_flags():
     """(file, function, its parameter `flags`) of the product, without those of absl's."""
-    for path in [
-        *ROOT.glob("*.py"),
-        *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
-    ]:
+    for path in product_files():
         if path.stem in GROUND:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -454,11 +451,7 @@ def words_of_code(path) -> tuple[set[str], set[str]]:
 def test_no_file_knows_a_system_that_is_not_its_own():
     knowing = collections.defaultdict(list)
     folders = ("files", "modeling", "serving", "text", "training")
-    files = [
-        *ROOT.glob("*.py"),
-        *(p for f in folders for p in (ROOT / f).rglob("*.py")),
-    ]
-    for path in files:
+    for path in [*ROOT.glob("*.py"), *files_of(*folders)]:
         where = str(path.relative_to(ROOT))
         words, prose = words_of_code(path)
         systems = {} if path.stem == "table" else SYSTEMS
@@ -494,11 +487,6 @@ def is_participle(name: str) -> bool:
         if not first.endswith("ed") or first in NO_PARTICIPLES:
             return False
     return not rest or rest[0] in LINKS
-
-
-def product_files():
-    rooms = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
-    return [*ROOT.glob("*.py"), *rooms]
 
 
 def test_functions_are_named_by_what_they_do_or_return():

@@ -202,13 +202,6 @@ BAD_FILES = [
     ),
     ("span", "a.txt", b"a\n", "a line is not enough because the model takes an"),
     ("tags", "a.csv", b"words\na\n", "a table cannot contain lists"),
-    ("choice", "a.jsonl", b'{"context": "", "endings": []}', "a.jsonl:1: endings is"),
-    (
-        "choice",
-        "a.jsonl",
-        b'{"context": "", "endings": ["", "a"]}',
-        "a.jsonl:1: endings has an empty choice, number 1; expected",
-    ),
 ]
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import random
 
-import numpy as np
 import pytest
 
 import run_squad
@@ -12,13 +11,13 @@ import tests
 from training.backend import tf
 from training.storage import checkpoint
 from training.storage.folder import Folder
-from serving import forms, predictor
+from serving import predictor
 from tests import jobs, tiers
+from tests import served as served_task
 from tests.squad import OUTPUTS, TINY, flags, one, read, run, squad, write_files
 from text.tasks.squad import Question
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.finetuning.task import Predictions
 
 
 @pytest.fixture
@@ -114,52 +113,20 @@ class Served:
         given = run_squad.Options(**real_flags(folder, version))
         tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
         self.task = run_squad.Squad(given, tokenizer)
-        self.length = given.max_seq_length
-        model = self.task.objective().network(REAL)
+        self.model = self.task.objective().network(REAL)
         weights = jobs.weights(folder, "v2")
-        for variable in model.weights:
+        for variable in self.model.weights:
             variable.assign(weights[variable.path])
-        self.network = tf.function(model)
-        self.loaded = tf.saved_model.load(str(folder / version / "export/text/1"))
-        self.serve = self.loaded.signatures["serving_default"]
+        self.predictor = predictor.Predictor(str(folder / version))
 
     def in_python(self, examples):
-        """Rows are padded to the full length, each batch by itself."""
-        numbers, rows = [], []
-        for number, example in enumerate(examples):
-            rows += self.task.featurize(example, "dev")
-            numbers += [number] * (len(rows) - len(numbers))
-        batch = np.zeros((3, len(rows), self.length), np.int32)
-        for place, row in enumerate(rows):
-            size = len(row.input_ids)
-            batch[:, place, :size] = row.input_ids, np.ones(size), row.segment_ids
-        names = "input_ids", "input_mask", "segment_ids"
-        outputs = [
-            self.network(dict(zip(names, batch[:, first : first + 50], strict=True)))
-            for first in range(0, len(rows), 50)
-        ]
-        logits = {
-            name: np.concatenate([part[name] for part in outputs] or [np.zeros((0, 1))])
-            for name in ("start_logits", "end_logits")
-        }
-        notes = [row.notes for row in rows]
-        return Predictions("dev", examples, notes, np.array(numbers), logits)
-
-    def in_graph(self, examples):
-        requests = [self.task.request(example) for example in examples]
-        outputs = self.serve(
-            **{
-                name: tf.constant([r[name] for r in requests], tf.string)
-                for name in self.task.inputs
-            }
-        )
-        outputs = {name: values.numpy() for name, values in outputs.items()}
-        return forms.answers(self.task.form, outputs, requests)
+        return served_task.predictions(self.task, self.model, examples, "dev")
 
     def check(self, examples, predictions=None):
         """Holds what the graph answers to Python's, and returns it."""
         wanted = self.task.answers(predictions or self.in_python(examples))
-        found = self.in_graph(examples)
+        requests = [self.task.request(example) for example in examples]
+        found = self.predictor.predict(requests, batch_size=1 + len(requests))
         assert len(found) == len(examples)
         for answer, other in zip(wanted, found, strict=True):
             assert answer == pytest.approx(other, abs=1e-4)
@@ -219,7 +186,7 @@ def test_a_graph_answers_whatever_it_is_asked(served, request):
     )
     assert answers[:3] == [nothing] * 3
     served.check(examples[:2])
-    broken = served.serve(
+    broken = served.predictor._serve(
         question=tf.constant([b"\xff\xc3", b"who?"]),
         context=tf.constant([b"the house", b"the \xe2\x82 house\xff"]),
     )

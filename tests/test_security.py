@@ -36,10 +36,7 @@ class Payload:
 
 
 def test_no_code_here_makes_code_of_a_file():
-    paths = [ROOT / f"{name}.py" for name in test_architecture.SCRIPTS]
-    for floor in test_architecture.FLOORS:
-        paths += (ROOT / floor).rglob("*.py")
-    for path in paths:
+    for path in test_architecture.product_files():
         assert not test_architecture.imported(path) & _RUN_CODE, path
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):

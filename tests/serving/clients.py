@@ -1,14 +1,18 @@
-"""A server in a thread, a model for it that can fail, and what a client sends."""
+"""Servers in a thread and in a process, a model that can fail, and what a client sends."""
 
 import contextlib
 import http.client
 import json
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import uvicorn
 
+import tests
 from serving import application, server
 from serving.batcher import Limits
 from serving.served_model import ServedModel
@@ -42,6 +46,31 @@ def serving(predictor, name="toy", limits=_LIMITS, more=(), log=_LOG, **options)
         finally:
             running.should_exit = True
             thread.join()
+
+
+@contextlib.contextmanager
+def command(folder, *flags, program=("predict.py",)):
+    """`predict.py --serve` as a process: itself, its port, what it logs.
+
+    Args:
+        program: what Python runs.
+    """
+    words = [sys.executable, *program, f"--model_dir={folder}", "--serve=0"]
+    with subprocess.Popen(
+        [*words, "--model_name=toy", *flags],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tests.ROOT,
+    ) as process:
+        try:
+            first, log = process.stderr.readline(), []
+            reader = threading.Thread(target=lambda: log.extend(process.stderr))
+            reader.start()
+            address = r"Serving toy at http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends\)"
+            yield process, int(re.search(address, first)[1]), log
+            reader.join(30)
+        finally:
+            process.kill()
 
 
 def send(port, body, path=PREDICT, method="POST", headers=None):

@@ -8,8 +8,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 
 import jsonschema
@@ -17,7 +15,6 @@ import pytest
 import uvicorn
 
 import predict
-import tests
 from errors import UserError
 from serving import application, checksums, request_bodies, server
 from serving.batcher import Batcher, Limits
@@ -26,7 +23,7 @@ from serving.predictor import Predictor
 from serving.served_model import ServedModel
 from serving.server_log import Log
 from tests import exports, tiers
-from tests.serving.clients import PREDICT, Faulty, send, serving
+from tests.serving.clients import PREDICT, Faulty, command, send, serving
 from tests.serving.test_server_load import wait_until
 
 TEXTS = {"text": "Ada saw good [MASK]", "list": ["Ada", "good", "Hamburg"]}
@@ -218,26 +215,6 @@ def test_folder_that_changes_while_it_is_loaded(tmp_path, monkeypatch):
         Predictor(folder)
 
 
-@contextlib.contextmanager
-def command(folder, *flags):
-    """`predict.py --serve` as a process: itself, its port, what it logs."""
-    words = [sys.executable, "predict.py", f"--model_dir={folder}", "--serve=0"]
-    with subprocess.Popen(
-        [*words, "--model_name=toy", *flags],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tests.ROOT,
-    ) as process:
-        try:
-            first, log = process.stderr.readline(), []
-            reader = threading.Thread(target=lambda: log.extend(process.stderr))
-            reader.start()
-            yield process, int(re.search(r":(\d+)/", first)[1]), log
-            reader.join(30)
-        finally:
-            process.kill()
-
-
 def test_a_reload_loses_no_request_and_sigterm_answers_what_was_accepted(tmp_path):
     first, second, model = (tmp_path / name for name in ("first", "second", "model"))
     exports.write(first, "label")
@@ -319,6 +296,29 @@ def test_a_hang_up_during_the_first_load_loads_again_after_it():
         late.cancel()
         signal.signal(signal.SIGHUP, before)
     assert (loads, ignored) == (["folder"] * 2, [])
+
+
+# Raises the signal where the program that follows first asks for TensorFlow.
+HANG_UP = """
+import importlib.abc, runpy, signal, sys
+
+class HangUp(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "tensorflow":
+            signal.raise_signal(signal.SIGHUP)
+
+sys.meta_path.insert(0, HangUp())
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_hang_up_while_tensorflow_is_imported_does_not_end_the_server(tmp_path):
+    """The model is read after that, so there is nothing to load again."""
+    folder = exports.write(tmp_path, "label")
+    with command(folder, program=("-c", HANG_UP, "predict.py")) as (_, port, log):
+        assert send(port, {"instances": ["good"]})[0] == 200
+    assert not any("Reload" in line for line in log)
 
 
 def test_what_the_model_raises_is_in_the_log_as_json(capfd):

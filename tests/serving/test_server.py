@@ -5,21 +5,17 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import sys
 
 import pytest
 import uvicorn
 
 import predict
-import tests
 from errors import UserError
 from serving import application, request_bodies, server
 from serving.options import ServingOptions
 from tests import exports
-from tests.serving.clients import PREDICT, Faulty, send, serving
-
-ROOT = tests.ROOT
+from tests.serving.clients import PREDICT, Faulty, command, send, serving
 
 
 def test_instances_become_predictions(port):
@@ -445,22 +441,11 @@ def test_without_the_packages_it_says_what_to_install(monkeypatch, tmp_path):
 
 
 def test_the_command_serves_until_ctrl_c(tmp_path):
-    folder = exports.write(tmp_path, "label")
-    command = [sys.executable, "predict.py", f"--model_dir={folder}", "--serve=0"]
-    with subprocess.Popen(
-        [*command, "--model_name=toy"], stderr=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        try:
-            url = re.fullmatch(
-                r"Serving toy at http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends\)\n",
-                process.stderr.readline(),
-            )
-            status, content, _ = send(int(url[1]), {"instances": ["good"]})
-            assert content["predictions"][0]["predicted"] == "positive"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
-            log, end = process.stderr.read().splitlines()
-            assert re.fullmatch(r"POST /v1/models/toy:predict 200 \d+ ms", log)
-            assert end == "Stopped"
-        finally:
-            process.kill()
+    with command(exports.write(tmp_path, "label")) as (process, port, log):
+        status, content, _ = send(port, {"instances": ["good"]})
+        assert content["predictions"][0]["predicted"] == "positive"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    request, end = log
+    assert re.fullmatch(r"POST /v1/models/toy:predict 200 \d+ ms\n", request)
+    assert end == "Stopped\n"

@@ -42,22 +42,6 @@ def test_requests_that_wait_share_a_batch_and_only_the_faulty_one_fails():
     assert sorted(model.batches[1]) == sorted(names * 2)
 
 
-def test_more_requests_than_may_wait():
-    model = Faulty()
-    limits = Limits(queue_size=2)
-    with (
-        serving(model, limits=limits) as port,
-        concurrent.futures.ThreadPoolExecutor(8) as clients,
-    ):
-        first = clients.submit(send, port, {"instances": ["a"]})
-        wait_until(lambda: model.batches)
-        others = [clients.submit(send, port, {"instances": ["a"]}) for _ in range(4)]
-        wait_until(lambda: sum(other.done() for other in others) == 2)
-        model.go.set()
-        answers = [client.result() for client in (first, *others)]
-    assert sorted(status for status, *_ in answers) == [200] * 3 + [429] * 2
-
-
 def test_request_that_never_comes_to_its_end(predictor, monkeypatch):
     monkeypatch.setattr(request_bodies, "BODY_SECONDS", 0.2)
     with serving(predictor("label")) as port:

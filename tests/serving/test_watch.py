@@ -13,8 +13,7 @@ from serving import drift
 from serving import watch as watch_page
 from serving.predictor import Predictor
 from tests import exports, jobs, ner, squad, vectors
-from tests.serving.clients import send
-from tests.serving.test_operation import command
+from tests.serving.clients import command, send
 from text.tokenizers.table import TokenizerOptions
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a good film"

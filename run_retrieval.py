@@ -474,7 +474,7 @@ class SentenceVectorTask(ServedTask):
 
     def restore(self, state: Mapping):
         if self.flags.do_train:
-            return  # a teacher's
+            return None  # a teacher's
         learned = read_settings({"task": TASK} | dict(state))
         for name in _LEARNED:
             given = getattr(self.flags, name)
@@ -484,9 +484,10 @@ class SentenceVectorTask(ServedTask):
                     f"{getattr(learned, name)}; remove it"
                 )
         own, length = learned.max_seq_length, self.flags.max_seq_length
-        if own not in (None, length):
-            print(f"--max_seq_length={length}: the model was trained with {own}")
         self.vectors = learned._replace(max_seq_length=length)
+        if own in (None, length):
+            return None
+        return f"--max_seq_length={length}: the model was trained with {own}"
 
     # --- Numbers ---------------------------------------------------------------------
 

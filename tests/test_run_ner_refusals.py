@@ -11,7 +11,7 @@ import run_ner
 from training.storage import checkpoint
 from training.storage.folder import Folder
 from errors import UserError
-from tests import jobs, tiny
+from tests import jobs
 from tests.ner import DEEP, flags, run, save_encoder, task_of, write_files
 
 
@@ -82,9 +82,7 @@ def other_labels(folder):
 @pytest.mark.parametrize(
     ("prepare", "changes", "message"),
     [
-        (None, {"do_eval": False}, "nothing to do; pass at least one of --do_train"),
         (None, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
-        (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
         (None, {"dev_file": "nowhere.txt"}, "nowhere.txt"),
         (None, {"word_column": 4}, "dev.txt:3: 4 columns, but --word_column=4"),
         (None, {"word_column": 3}, "dev.txt:3: the column of the tag is that of the"),
@@ -95,9 +93,7 @@ def other_labels(folder):
         (None, {}, "no tags are known; train first, or pass --entity_types"),
         (all_outside, {"do_train": True}, "train.txt: contains no entities"),
         (damaged_gzip, {"dev_file": "dev.txt.gz"}, "dev.txt.gz:.*: the compressed"),
-        (tiny.larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
         (no_separator, {}, r"vocab.txt: no line is \[SEP\]"),
-        (None, {"do_train": True, "train_batch_size": [49]}, "48 training examples"),
         (None, {"do_train": True, "features": "last"}, "--features=last: a frozen"),
         (None, {"features": "last", "lstm_size": 0}, "--lstm_size=0: must be from 1"),
         (

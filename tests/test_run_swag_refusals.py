@@ -5,7 +5,7 @@ import pytest
 
 from training.storage import checkpoint
 from training.storage.folder import Folder
-from tests import jobs, tiny
+from tests import jobs
 from tests.swag import run, swag_lines, write_csv, write_files, write_json_files
 
 
@@ -134,15 +134,10 @@ def other_checkpoint(folder):
 @pytest.mark.parametrize(
     ("prepare", "changes", "message"),
     [
-        (None, {"do_eval": False}, "nothing to do; pass at least one of --do_train"),
         (None, {"max_seq_length": 4}, "--max_seq_length=4: must be at least 5"),
-        (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
         (None, {"dev_file": "dev.csv"}, "dev.csv"),
-        (None, {"do_train": True, "train_batch_size": [99]}, "64 training examples"),
-        (None, {"init_checkpoint": "nowhere"}, "nowhere: no such checkpoint"),
         (None, {"output_dir": "{folder}/vocab.txt"}, "vocab.txt: cannot be"),
         (smaller_vocabulary, {}, r"\[CLS\]"),
-        (tiny.larger_vocabulary, {}, "vocab.txt: 16 tokens, more than vocab_size=15"),
         (
             other_checkpoint,
             {"init_checkpoint": "{folder}/other"},

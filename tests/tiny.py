@@ -39,9 +39,3 @@ def write(folder: pathlib.Path, words: Iterable[str], config: BertConfig) -> Non
     tokens = dict.fromkeys([*SPECIAL_TOKENS, *words])
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     (folder / "config.json").write_text(config.to_json_string())
-
-
-def larger_vocabulary(folder: pathlib.Path) -> None:
-    """Gives vocab.txt one token more than the config has."""
-    with open(folder / "vocab.txt", "a") as file:
-        file.write("another\n")

@@ -66,11 +66,13 @@ class Experiment:
         )
         if flags.do_export:
             export_folder.check_place(flags.output_dir)
-        self._recall()
+        remark = self._recall()
         # Must precede anything that makes TensorFlow look for devices.
         self.strategy = strategy or flags.strategy()
         self.chief = distribution.is_chief(self.strategy)
         self.log = self._report(self.folder, 1, 1)
+        if remark:
+            self.log.say(remark)
         distribution.on_chief(
             self.strategy,
             lambda: export_folder.recover(flags.output_dir, self.folder.names),
@@ -82,17 +84,20 @@ class Experiment:
         """The `Teacher`, if this is a student's."""
         return self.sets.teacher
 
-    def _recall(self):
+    def _recall(self) -> str | None:
         """Checks that the weights were trained for this task, text, network and labels.
 
         Training may start from the weights of another task.
+
+        Returns:
+            a line for the log, as `Task.restore` does.
         """
         flags = self.flags
         if flags.do_train:
-            return
+            return None
         where = self.model.earlier_run or self.model.source
         if not where:
-            return
+            return None
         check_text(self.task.tokenizer, where.text)
         folder, (path, state) = where.folder, where.text.record
         if state:
@@ -107,9 +112,11 @@ class Experiment:
                 f"{folder}: contains a model of the task {learned}, not {task_name}; run "
                 "the script that trained it, or choose another folder"
             )
-        if state:
-            self.task.restore(state)
-            flags.check_lstm(folder, state)
+        if not state:
+            return None
+        remark = self.task.restore(state)
+        flags.check_lstm(folder, state)
+        return remark
 
     def _check_network(self, where: ModelFolder):
         """Compares configs, because not every difference shows in the shapes."""

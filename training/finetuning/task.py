@@ -172,8 +172,13 @@ class Task(abc.ABC):
         """What was learned from the training file, as JSON: the labels, for example."""
         return {}
 
-    def restore(self, state: dict) -> None:  # noqa: B027  optional
-        """Restores the state of an earlier run, before anything is read."""
+    def restore(self, state: dict) -> str | None:
+        """Restores the state of an earlier run, before anything is read.
+
+        Returns:
+            a line for the log, if there is something to say about it.
+        """
+        return None
 
     def description(self) -> dict:
         """What an export says about the task, as JSON."""

@@ -11,6 +11,7 @@ from keras import ops
 
 from family.t5.text_to_text import TextToText
 from modeling import row_random
+from modeling.masks.draw_masks import fit_columns
 from modeling.objectives.objective import Needs, Tokens
 
 _HIDDEN, _KEPT = 32, 33  # what random numbers are for
@@ -156,7 +157,7 @@ def _cut(seed, purpose, rows, numbers, parts, width, most):
     ranks = ops.argsort(ops.argsort(keys, axis=1), axis=1)
     chosen = ranks < parts[:, None] - 1
     ends = ops.where(chosen, ops.arange(1, width + 1), width)
-    ends = _fit(ops.sort(ends, axis=1), most, width)
+    ends = fit_columns(ops.sort(ends, axis=1), most, width)
     has_next = ops.arange(most) < parts[:, None] - 1
     return ops.cast(ops.where(has_next, ends, numbers[:, None]), "int32")
 
@@ -202,13 +203,7 @@ def _pack(values, stays, width):
     """The values that stay, without gaps: [b, width], and how many, int32 [b]."""
     columns = values.shape[1]
     places = ops.sort(ops.where(stays, ops.arange(columns), columns), axis=1)
-    places = ops.minimum(_fit(places, width, columns), columns - 1)
+    places = ops.minimum(fit_columns(places, width, columns), columns - 1)
     counts = ops.sum(ops.cast(stays, "int32"), axis=1)
     packed = ops.take_along_axis(values, places, axis=1)
     return packed, ops.minimum(counts, width)
-
-
-def _fit(values, width, filler):
-    """The first `width` columns, padded if there are fewer."""
-    missing = max(0, width - values.shape[1])
-    return ops.pad(values[:, :width], ((0, 0), (0, missing)), constant_values=filler)

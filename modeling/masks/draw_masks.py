@@ -99,7 +99,7 @@ class DrawMasks:
         """The features of these tokens, bool [b, s]; see `__call__`."""
         width = ids.shape[1]
         positions = ops.sort(ops.where(chosen, ops.arange(width), width), axis=1)
-        positions = _fit(positions, self._most, width)
+        positions = fit_columns(positions, self._most, width)
         is_prediction = positions < width
         positions = ops.where(is_prediction, positions, 0)
         originals = ops.take_along_axis(ids, positions, axis=1)
@@ -127,8 +127,8 @@ def _ranks(order):
     return ops.argsort(order, axis=1)
 
 
-def _fit(values, width, filler):
-    """The first `width` columns, padded if there are fewer."""
+def fit_columns(values, width, filler):
+    """The first `width` columns, padded with `filler` if there are fewer."""
     missing = max(0, width - values.shape[1])
     return ops.pad(values[:, :width], ((0, 0), (0, missing)), constant_values=filler)
 
@@ -146,7 +146,7 @@ def _choose_words(keys, candidates, starts, counts):
     # A word ends at the start of the next, or at a token that is not a candidate.
     is_bound = ops.logical_or(starts, ops.logical_not(candidates))
     bounds = ops.sort(ops.where(is_bound, columns, width), axis=1)
-    bounds = _fit(bounds, width + 1, width)
+    bounds = fit_columns(bounds, width + 1, width)
     number = ops.cumsum(ops.cast(is_bound, "int32"), axis=1) - 1
     ends = ops.take_along_axis(bounds, number + 1, axis=1)
     lengths = ops.where(starts, ends - columns, width + 1)  # not a word: never fits

@@ -27,16 +27,16 @@ def load_golden(model):
     return model
 
 
-def tiny_batch(rows=4):
+def tiny_batch():
     draw = np.random.default_rng(0).integers
     return {
-        "input_ids": draw(0, 50, (rows, 12)),
-        "input_mask": np.ones((rows, 12), np.int64),
-        "segment_ids": draw(0, 2, (rows, 12)),
-        "masked_lm_positions": draw(0, 12, (rows, 3)),
-        "masked_lm_ids": draw(0, 50, (rows, 3)),
-        "masked_lm_weights": draw(0, 2, (rows, 3)).astype(np.float32),
-        "next_sentence_labels": draw(0, 2, (rows, 1)),
+        "input_ids": draw(0, 50, (4, 12)),
+        "input_mask": np.ones((4, 12), np.int64),
+        "segment_ids": draw(0, 2, (4, 12)),
+        "masked_lm_positions": draw(0, 12, (4, 3)),
+        "masked_lm_ids": draw(0, 50, (4, 3)),
+        "masked_lm_weights": draw(0, 2, (4, 3)).astype(np.float32),
+        "next_sentence_labels": draw(0, 2, (4, 1)),
     }
 
 

@@ -35,18 +35,18 @@ FLOAT = np.float32
 WHOLE = replaced_tokens.ReplacedTokens(0.5)
 
 
-def masking(objective=WHOLE, **changes):
-    rules = {
-        "counts": np.maximum(1, np.rint(np.arange(129) * 0.15)),
-        "max_predictions_per_seq": 3,
-        "mask_share": objective.needs.mask_shares[0],
-        "random_share": objective.needs.mask_shares[1],
-        "whole_words": False,
-        "vocab_size": 60,
-        "mask_id": MASK,
-        "special_ids": (CLS, SEP),
-    }
-    return DrawMasks(**rules | changes)
+def masking(counts):
+    mask_share, random_share = WHOLE.needs.mask_shares
+    return DrawMasks(
+        counts=counts,
+        max_predictions_per_seq=3,
+        mask_share=mask_share,
+        random_share=random_share,
+        whole_words=False,
+        vocab_size=60,
+        mask_id=MASK,
+        special_ids=(CLS, SEP),
+    )
 
 
 def make_model(objective=WHOLE, folder="", config=CONFIG):

@@ -17,7 +17,7 @@ from training.interchange import hugging_face
 TARGETS = [*"qkvo", "wi", "wo"]
 
 
-def layers(names="qv"):
+def layers():
     """Paths of dense layers of attention."""
     attention = {"encoder": ["SelfAttention"], "decoder": ["SelfAttention"]}
     attention["decoder"].append("EncDecAttention")
@@ -26,7 +26,7 @@ def layers(names="qv"):
         for stack, kinds in attention.items()
         for number in (0, 1)
         for part, kind in enumerate(kinds)
-        for name in names
+        for name in "qv"
     ]
 
 

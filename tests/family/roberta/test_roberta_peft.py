@@ -3,14 +3,8 @@
 import safetensors.numpy
 
 from modeling.objectives import tasks
-from tests import peft_adapters
-from tests.training.interchange.test_peft import (
-    WEIGHTS,
-    check_same,
-    config,
-    read,
-    stored,
-)
+from tests import jobs, peft_adapters
+from tests.training.interchange.test_peft import WEIGHTS, config, read, stored
 
 
 def test_a_pooler_that_the_base_lacks_is_trained_and_saved_whole(tmp_path):
@@ -35,6 +29,6 @@ def test_the_base_of_an_encoder_alone_tells_its_architecture(tmp_path):
     config(tmp_path / "ours", task_type=None, modules_to_save=None)
     whole = read(tmp_path / "output")
     found = read(tmp_path / "ours")
-    check_same(found, {name: whole[name] for name in found})
+    jobs.check_same_bits(found, {name: whole[name] for name in found})
     peft_adapters.convert(tmp_path / "ours", tmp_path / "again")
-    check_same(stored(tmp_path / "again"), alone)
+    jobs.check_same_bits(stored(tmp_path / "again"), alone)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from training.storage import adapters
+from training.storage import adapters, loading
 from training.storage.source import Source
 from tests import jobs
 
@@ -25,7 +25,7 @@ def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> N
     stored = Source.open(str(folder / "output")).format.read()
     names = {f"{layer}/lora_kernel_{side}" for layer in layers for side in "ab"}
     base = Source.open(str(folder / "model.ckpt-best")).read()
-    assert {n for n in stored if adapters.are_in([n]) and "/adam_" not in n} == names
+    assert {n for n in stored if loading.is_adapter(n) and "/adam_" not in n} == names
     assert not base.keys() & stored.keys()
     # A resume ends with the same bits.
     shutil.copytree(folder / "output", folder / "other")

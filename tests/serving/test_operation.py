@@ -316,8 +316,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_a_hang_up_while_tensorflow_is_imported_does_not_end_the_server(tmp_path):
     """The model is read after that, so there is nothing to load again."""
     folder = exports.write(tmp_path, "label")
-    with command(folder, program=("-c", HANG_UP, "predict.py")) as (_, port, log):
+    program = "-c", HANG_UP, "predict.py"
+    with command(folder, program=program) as (process, port, log):
         assert send(port, {"instances": ["good"]})[0] == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
     assert not any("Reload" in line for line in log)
 
 

@@ -208,8 +208,8 @@ class Model:
         """The architecture.
 
         Raises:
-            UserError: there is none, or those of the weights and of --bert_config_file
-                describe different networks; or it does not fit into memory.
+            UserError: there is none, it cannot be read, it describes another network than
+                the file next to the weights, or one that does not fit into memory.
         """
         source, path = self.source, self._flags.bert_config_file
         config = read_config(path) if path else source.config

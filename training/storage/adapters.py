@@ -44,11 +44,6 @@ class Note:
     alpha: float
 
 
-def are_in(names: Iterable[str]) -> bool:
-    """Whether a checkpoint with these names contains adapters."""
-    return any(map(loading.is_adapter, names))
-
-
 def read_note(folder: str) -> Note:
     """The note in the folder of a run.
 
@@ -119,7 +114,7 @@ def check_fits(
     Raises:
         UserError: see above.
     """
-    folders = {name.rpartition("/")[0] for name in own if are_in([name])}
+    folders = {name.rpartition("/")[0] for name in own if loading.is_adapter(name)}
     if not folders:
         raise UserError(f"{path}: contains no adapters, only {len(own)} other tensors")
     for folder in sorted(folders):
@@ -201,7 +196,7 @@ def without(weights: Mapping[str, object], alpha: float) -> Mapping[str, object]
     Args:
         weights: keras.Variables by path.
     """
-    own = {k: v.numpy() for k, v in weights.items() if are_in([k])}
+    own = {k: v.numpy() for k, v in weights.items() if loading.is_adapter(k)}
     if not own:
         return weights
     base = {k: v.numpy() for k, v in weights.items() if k not in own}

@@ -106,7 +106,7 @@ def check_complete(
     shapes = {name: value.shape for name, value in tensors.items()}
     problems += loading.differing(variables, shapes).values()
     if problems:
-        if adapters.are_in(tensors):
+        if any(map(loading.is_adapter, tensors)):
             adapters.read_note(os.path.dirname(prefix))  # says if that is missing
         raise UserError(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or pass "

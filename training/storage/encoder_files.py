@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.storage import adapters, checkpoint
+from training.storage import adapters, checkpoint, loading
 from training.storage.folder import CONFIG, TASK, TEXT
 from files import anywhere
 from modeling import private
@@ -83,7 +83,7 @@ def _merged_weights(layer: Encoder) -> dict[str, np.ndarray]:
         if getattr(each, "lora_enabled", False):
             own = {variable.path: variable for variable in each.weights}
             values |= adapters.without(own, each.lora_alpha)
-    return {k: v for k, v in values.items() if not adapters.are_in([k])}
+    return {k: v for k, v in values.items() if not loading.is_adapter(k)}
 
 
 LAYOUTS = {

@@ -11,7 +11,7 @@ from keras import ops
 
 import tests
 from training.backend import tf
-from training.storage import adapters
+from training.storage import adapters, loading
 from errors import UserError
 from family.elmo.bidirectional_lm import BidirectionalLM, BidirectionalLMModel
 from family.elmo.encoder import ElmoConfig
@@ -362,7 +362,7 @@ def test_every_kernel_changes_by_the_product_of_its_adapters():
     objective.check(CONFIG)
     adapted, plain = objective.network(CONFIG), task.network(CONFIG)
     rng = np.random.default_rng(0)
-    own = [v for v in adapted.weights if adapters.are_in([v.path])]
+    own = [v for v in adapted.weights if loading.is_adapter(v.path)]
     assert len(own) == 2 * 2 * len(targets)
     for variable in own:
         variable.assign_add(rng.normal(scale=0.1, size=variable.shape))

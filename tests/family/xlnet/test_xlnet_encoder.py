@@ -11,7 +11,7 @@ from keras import ops
 import create_pretraining_data
 import inspect_records
 import tests
-from training.storage import adapters
+from training.storage import adapters, loading
 from errors import UserError
 from family.xlnet.encoder import XlnetConfig
 from modeling import layers
@@ -302,7 +302,7 @@ def test_every_kernel_changes_by_the_product_that_a_layer_adds():
     ids = {"input_ids": rng.integers(0, 9, (2, 5)).astype(np.int32)}
     plain = task.network(CONFIG, seed=3)
     np.testing.assert_array_equal(adapted(ids)["logits"], plain(ids)["logits"])
-    own = [v for v in adapted.weights if adapters.are_in([v.path])]
+    own = [v for v in adapted.weights if loading.is_adapter(v.path)]
     assert len(own) == 2 * 2 * len(targets)
     for variable in own:
         variable.assign_add(rng.normal(scale=0.1, size=variable.shape))

@@ -102,8 +102,9 @@ def test_no_row_comes_again_before_all_others_came(path, batch_size, lengths):
         assert counts.min() >= drawn // 100 and counts.max() <= -(-drawn // 100)
 
 
-def test_the_order_depends_on_the_seed_alone(path):
-    rows = Rows(path, LAYOUT)
+@pytest.mark.parametrize("lengths", [LENGTHS, ()])
+def test_the_order_depends_on_the_seed_alone(path, lengths):
+    rows = Rows(path, LAYOUT, lengths=lengths)
     first = numbers(rows.training(5, seed=3, num_batches=60))
     assert numbers(rows.training(5, seed=3, num_batches=60)) == first
     assert numbers(rows.training(5, seed=4, num_batches=60)) != first

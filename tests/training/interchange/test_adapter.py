@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.interchange.adapter import Adapter
+from training.interchange.adapter import Adapter, Pair
 from training.interchange.table import ADAPTERS
 
 
@@ -36,6 +36,15 @@ def test_each_name_leads_to_the_other_and_back(names):
         )
         assert names.of_released(pair.released) == pair
         assert names.of_hugging_face(pair.hugging_face) == pair
+
+
+def test_kernels_are_transposed_and_nothing_else_is():
+    assert {pair.released for pair in OTHER.pairs if pair.transposed} == {
+        "toy/layer_#/dense/kernel"
+    }
+    assert OTHER.of_hugging_face("toy.layer.0.dense.weight") == Pair(
+        "toy/layer_0/dense/kernel", "toy.layer.0.dense.weight", True
+    )
 
 
 def test_what_has_no_place_in_the_other_layout():

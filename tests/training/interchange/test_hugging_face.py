@@ -6,6 +6,7 @@ import shutil
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from training.backend import tf
 from training.storage import checkpoint
@@ -23,6 +24,7 @@ from tests.training.interchange.hugging_face import (
     split,
 )
 from training.interchange import hugging_face
+from training.interchange.bert_adapter import BertAdapter
 
 INDEX = "model.safetensors.index.json"
 KEYS = ("input_ids", "input_mask", "segment_ids")
@@ -128,6 +130,27 @@ def test_file_may_lie_wherever_tensorflow_reaches(folder):
     model = sentence_pairs.PretrainingModel(config)
     report = loaded(model, "ram://models/tiny/model.safetensors", required="")
     assert len(report.matched) == len(model.weights)
+
+
+# --- the table -----------------------------------------------------------------------
+
+
+def test_every_weight_of_every_model_has_its_pair():
+    """By it alone a file can be written as well: both directions are one to one."""
+    model = sentence_pairs.PretrainingModel(config_of())
+    released = {v.path for v in model.weights}
+    released |= {"output_weights", "output_bias"}
+    released |= {"cls/squad/output_weights", "cls/squad/output_bias"}
+    in_files = set()
+    for path in GOLDEN.glob("*/model.safetensors"):
+        for name in load_file(path):
+            pair = BertAdapter().of_hugging_face(name)
+            assert pair.hugging_face == name
+            in_files.add(pair.released)
+    assert in_files == released
+    for side in ("released", "hugging_face"):
+        names = [getattr(pair, side) for pair in BertAdapter().pairs]
+        assert len(set(names)) == len(names)
 
 
 # --- what cannot be read -------------------------------------------------------------

@@ -329,22 +329,21 @@ class Squad(ServedTask):
         rows = documents, predictions.example_numbers, predictions.notes
         if self.head:
             spans = answer_spans.TopSpans.of(predictions.outputs)
-            return answer_spans.best_of_top_spans(*rows, spans, **self._search())
+            return answer_spans.best_of_top_spans(*rows, spans, self._search)
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
         sizes = [window.size for window in predictions.notes]
         logits = [predictions.outputs[f"{side}_logits"] for side in ("start", "end")]
         is_token = np.arange(logits[0].shape[1]) < np.array(sizes, int)[:, None]
         logits = (np.where(is_token, values, -np.inf) for values in logits)
-        return answer_spans.best_answers(*rows, *logits, **self._search())
+        return answer_spans.best_answers(*rows, *logits, self._search)
 
+    @property
     def _search(self):
-        """How to search for answers, in Python and in a graph."""
-        return {
-            "n_best_size": self.flags.n_best_size,
-            "max_answer_length": self.flags.max_answer_length,
-            "with_null": self.version_2,
-        }
+        flags = self.flags
+        return answer_spans.Search(
+            flags.n_best_size, flags.max_answer_length, self.version_2
+        )
 
     def _choose(self, answer):
         return answer.choose(self.flags.null_score_diff_threshold)
@@ -465,10 +464,10 @@ class Squad(ServedTask):
         if self.head:
             spans = answer_spans.TopSpans.of(outputs)
             return answer_spans_graph.best_of_top_spans(
-                documents, windows, spans, **self._search_in_graph()
+                documents, windows, spans, *self._search_in_graph
             )
         return answer_spans_graph.best_answers(
-            documents, windows, *_logits(outputs), **self._search_in_graph()
+            documents, windows, *_logits(outputs), *self._search_in_graph
         )
 
     @property
@@ -480,7 +479,7 @@ class Squad(ServedTask):
             tokenizer, predict, question, context
         )
         best = answer_spans_graph.best_places(
-            documents, windows, *_logits(outputs), **self._search_in_graph()
+            documents, windows, *_logits(outputs), *self._search_in_graph
         )
         return Scores(
             batch,
@@ -500,9 +499,9 @@ class Squad(ServedTask):
         documents = answer_spans_graph.Documents(context, starts, ends)
         return batch, windows, documents, outputs
 
+    @property
     def _search_in_graph(self):
-        threshold = self.flags.null_score_diff_threshold
-        return {**self._search(), "null_threshold": threshold}
+        return self._search, self.flags.null_score_diff_threshold
 
 
 def _logits(outputs):

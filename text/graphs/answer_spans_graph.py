@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from text.graphs.graph_tokenizer import GraphTokenizer
-from text.tasks.answer_spans import NO_CANDIDATE, Lengths, TopSpans
+from text.tasks.answer_spans import NO_CANDIDATE, Lengths, Search, TopSpans
 
 # For each question, the best _READ x n_best_size candidates are examined to find
 # n_best_size different texts. More would help only with highly repetitive texts, and a
@@ -218,31 +218,30 @@ def best_answers(
     windows: Windows,
     start_logits: tf.Tensor,
     end_logits: tf.Tensor,
-    *,
-    n_best_size: int = 20,
-    max_answer_length: int = 30,
-    with_null: bool = False,
+    search: Search,
     null_threshold: float = 0.0,
 ) -> dict[str, tf.Tensor]:
     """The answer to each question, from the logits of its rows.
 
     Args:
         start_logits, end_logits: float32 [rows, s]; padding may have any scores.
+        search: see `answer_spans.best_answers`.
         null_threshold: `with_null`, the answer is "" if its odds are above this.
-        others: see `answer_spans.best_answers`.
     Returns:
         [b] each: answer string; start, end int32, its characters; probability and score
         float32, those of its entry in the n-best list; `with_null`, null_odds float32.
         Without a candidate, the answer is `NO_CANDIDATE` or, `with_null`, "".
     """
     logits = start_logits, end_logits
-    texts = _rank(documents, windows, *logits, n_best_size, max_answer_length)
+    texts = _rank(documents, windows, *logits, search)
     number = tf.size(documents.texts)
-    null = _lowest(windows, _nulls(windows, *logits), number) if with_null else None
+    null = (
+        _lowest(windows, _nulls(windows, *logits), number) if search.with_null else None
+    )
     probabilities, score_of_other = _probabilities(texts.scores, null)
     null_odds = None if null is None else null - texts.best
     chosen = texts.exists
-    if with_null:
+    if search.with_null:
         chosen &= null_odds <= null_threshold
     return texts.answers(
         chosen, null_odds, probabilities[:, 0], probabilities[:, -1], score_of_other
@@ -254,10 +253,7 @@ def best_places(
     windows: Windows,
     start_logits: tf.Tensor,
     end_logits: tf.Tensor,
-    *,
-    n_best_size: int = 20,
-    max_answer_length: int = 30,
-    with_null: bool = False,
+    search: Search,
     null_threshold: float = 0.0,
 ) -> dict[str, tf.Tensor]:
     """Where the logits of the answers of `best_answers` are, which has the same arguments.
@@ -268,11 +264,11 @@ def best_places(
         which it is least probable.
     """
     logits = start_logits, end_logits
-    texts = _rank(documents, windows, *logits, n_best_size, max_answer_length)
+    texts = _rank(documents, windows, *logits, search)
     number, rows = tf.size(documents.texts), tf.size(windows.question)
     row, start, end = tf.unstack(texts.choice, axis=1)
     is_answered = texts.exists
-    if with_null:
+    if search.with_null:
         scores = _nulls(windows, *logits)
         lowest = _lowest(windows, scores, number)
         is_null = lowest - texts.best > null_threshold
@@ -287,46 +283,41 @@ def best_places(
     row, start, end = (tf.gather(x, question) for x in (row, start, end))
     offset, cls = tf.gather(windows.offset, row), tf.gather(windows.cls, row)
     start, end = start + offset, end + offset
-    if with_null:
+    if search.with_null:
         is_null = tf.gather(is_null, question)
         start, end = (tf.where(is_null, cls, place) for place in (start, end))
     return {"question": question, "row": row, "start": start, "end": end}
 
 
-def _rank(documents, windows, start_logits, end_logits, n_best_size, max_answer_length):
+def _rank(documents, windows, start_logits, end_logits, search):
     """The `RankedTexts` of logits."""
     sizes = tf.maximum(windows.stop + windows.offset, windows.cls) + 1
     is_token = tf.sequence_mask(sizes, tf.shape(start_logits)[1])
     (start_scores, starts), (end_scores, ends) = (
         tf.math.top_k(  # for equal logits, the earlier position comes first
             tf.where(is_token, logits, _NEVER),
-            k=tf.minimum(n_best_size, tf.shape(logits)[1]),
+            k=tf.minimum(search.n_best_size, tf.shape(logits)[1]),
         )
         for logits in (start_logits, end_logits)
     )  # [rows, n]
     choices = starts, start_scores, ends[:, None], end_scores[:, None]
-    return rank_answers(documents, windows, choices, n_best_size, max_answer_length)
+    return rank_answers(documents, windows, choices, search)
 
 
 def best_of_top_spans(
     documents: Documents,
     windows: Windows,
     top_spans: TopSpans,
-    *,
-    n_best_size: int = 20,
-    max_answer_length: int = 30,
-    with_null: bool = False,
+    search: Search,
     null_threshold: float = 0.0,
 ) -> dict[str, tf.Tensor]:
     """The answer to each question; arguments and results as for the functions of both.
 
     The probability of no answer is that which its logit says.
     """
-    texts = rank_answers(
-        documents, windows, top_spans[:4], n_best_size, max_answer_length
-    )
+    texts = rank_answers(documents, windows, top_spans[:4], search)
     probabilities, _ = _probabilities(texts.scores, None)
-    if not with_null:
+    if not search.with_null:
         of_other = probabilities[:, -1]
         return texts.answers(
             texts.exists, None, probabilities[:, 0], of_other, tf.zeros_like(of_other)
@@ -392,15 +383,15 @@ def rank_answers(
     documents: Documents,
     windows: Windows,
     choices: tuple[tf.Tensor, ...],
-    n_best_size: int,
-    max_answer_length: int,
+    search: Search,
 ) -> RankedTexts:
     """The best texts of each question; for the choices, see `answer_spans.rank_answers`."""
     number = tf.size(documents.texts)
     texts = Texts(documents.texts)
-    candidates = _candidates(windows, *choices, max_answer_length)
-    candidates = _best(candidates, number, _READ * n_best_size)
-    return RankedTexts(texts, *_distinct(candidates, documents, texts, n_best_size))
+    candidates = _candidates(windows, *choices, search.max_answer_length)
+    size = search.n_best_size
+    candidates = _best(candidates, number, _READ * size)
+    return RankedTexts(texts, *_distinct(candidates, documents, texts, size))
 
 
 def _distinct(candidates, documents, texts, n_best_size):

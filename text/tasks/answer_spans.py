@@ -262,19 +262,31 @@ class Answer(NamedTuple):
         return self.choose(null_threshold).text
 
 
+class Search(NamedTuple):
+    """How to search for answers.
+
+    Attributes:
+        n_best_size: how many spans to return, in addition to "no answer".
+        max_answer_length: in tokens.
+        with_null: consider "no answer".
+    """
+
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    with_null: bool = False
+
+
 def best_answers(
     documents: Sequence[Document],
     questions: Sequence[int],
     windows: Sequence[Window],
     start_logits: np.ndarray,
     end_logits: np.ndarray,
-    *,
-    n_best_size: int = 20,
-    max_answer_length: int = 30,
-    with_null: bool = False,
+    search: Search,
 ) -> list[Answer]:
     """The best spans for each question, from the logits of its rows.
 
+    The score of "no answer" is the lowest sum of both logits at [CLS] of all rows.
     Candidates are the pairs of a row's `n_best_size` best starts and ends that are in its
     window, with the start where no other row shows more context. For equal scores, the
     earlier row, start and end comes first, and "no answer" last; of texts that are equal
@@ -285,9 +297,6 @@ def best_answers(
         questions: for each row, the number of its question, from 0.
         windows: the window of each row.
         start_logits, end_logits: float [rows, seq_length]; those of tokens must be finite.
-        n_best_size: how many spans to return, in addition to "no answer".
-        max_answer_length: in tokens.
-        with_null: consider "no answer": the lowest sum of both logits at [CLS] of all rows.
     Returns:
         an `Answer` for each question. Without candidates, for example if a document has no
         tokens, it is `NO_CANDIDATE` or, `with_null`, "no answer".
@@ -297,21 +306,21 @@ def best_answers(
     _refuse_not_finite(table, start_logits, end_logits)
 
     def choices(rows):
-        starts, start_scores = _best(start_logits[rows], n_best_size)
-        ends, end_scores = _best(end_logits[rows], n_best_size)
+        starts, start_scores = _best(start_logits[rows], search.n_best_size)
+        ends, end_scores = _best(end_logits[rows], search.n_best_size)
         return starts, start_scores, ends[:, None], end_scores[:, None]
 
-    nulls = _nulls(table, start_logits, end_logits) if with_null else {}
+    nulls = _nulls(table, start_logits, end_logits) if search.with_null else {}
     no_logits = AnswerSpan("", 0, 0, 0.0, 0.0)
     return [
         _answer(
             document,
             candidates,
-            nulls.get(question, no_logits) if with_null else None,
-            n_best_size,
+            nulls.get(question, no_logits) if search.with_null else None,
+            search.n_best_size,
         )
         for question, (document, candidates) in enumerate(
-            rank_answers(documents, table, choices, max_answer_length)
+            rank_answers(documents, table, choices, search.max_answer_length)
         )
     ]
 
@@ -499,18 +508,14 @@ def best_of_top_spans(
     questions: Sequence[int],
     windows: Sequence[Window],
     top_spans: TopSpans,
-    *,
-    n_best_size: int = 20,
-    max_answer_length: int = 30,
-    with_null: bool = False,
+    search: Search,
 ) -> list[Answer]:
     """The best spans for each question, by the sum of the scores of start and end.
 
-    Args:
-        with_null: consider "no answer": null_odds are the lowest `no_answer` of a
-            question's rows, alone, and 0 without rows. The n-best list does not contain
-            it.
-        others: see `best_answers`.
+    The odds of "no answer" are the lowest `no_answer` of a question's rows, alone, and 0
+    without rows; the n-best list does not contain it. For the arguments, see
+    `best_answers`.
+
     Source: google-research/albert@b772393 squad_utils.py, accumulate_predictions_v2 and
         write_predictions_v2; google-research/electra@8a46635 finetune/qa/qa_metrics.py.
     """
@@ -524,16 +529,18 @@ def best_of_top_spans(
             documents,
             table,
             lambda rows: tuple(x[rows] for x in top_spans[:4]),
-            max_answer_length,
+            search.max_answer_length,
         ),
         lowest.tolist(),
         strict=True,
     ):
-        spans = itertools.islice(distinct(document, candidates), n_best_size)
+        spans = itertools.islice(distinct(document, candidates), search.n_best_size)
         nbest = with_probabilities(list(spans))
         best = nbest[0] if nbest[0].end else None
         odds = math.exp(-min(abs(logit), 700.0))
         probability = (1.0 if logit > 0 else odds) / (1.0 + odds)
         nothing = AnswerSpan("", 0, 0, logit, 0.0, probability)
-        answers.append(Answer(nbest, best, logit if with_null else None, nothing))
+        answers.append(
+            Answer(nbest, best, logit if search.with_null else None, nothing)
+        )
     return answers

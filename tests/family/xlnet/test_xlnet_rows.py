@@ -151,9 +151,7 @@ def test_answers_are_those_of_the_release(examples, tokenizer):
         numbers,
         [row.window for row in rows],
         beams_of_release(),
-        n_best_size=4,
-        max_answer_length=20,
-        with_null=True,
+        answer_spans.Search(4, 20, with_null=True),
     )
     for example, answer in zip(examples, answers, strict=True):
         wanted = GOLDEN["nbest"][example.id]

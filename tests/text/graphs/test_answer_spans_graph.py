@@ -72,7 +72,7 @@ class Asked:
         shape = 2, len(self.rows), self.lengths.max_seq_length
         return rng.choice(np.asarray(values, np.float32), shape)
 
-    def answers(self, logits, **options):
+    def answers(self, logits, search):
         sizes = np.array([len(row.input_ids) for row in self.rows], int)
         is_token = np.arange(logits.shape[2]) < sizes[:, None]
         return answer_spans.best_answers(
@@ -80,12 +80,12 @@ class Asked:
             self.numbers,
             [row.window for row in self.rows],
             *np.where(is_token, logits, -np.inf),
-            **options,
+            search,
         )
 
 
 @functools.cache
-def graph_answers(*options):
+def graph_answers(*search):
     row = tf.TensorSpec([None], tf.int32)
     tokens = tf.RaggedTensorSpec([None, None], tf.int32)
     logits = tf.TensorSpec([None, None], tf.float32)
@@ -96,19 +96,19 @@ def graph_answers(*options):
 
     @tf.function(input_signature=[documents, windows, logits, logits])
     def answer(*given):
-        return answer_spans_graph.best_answers(*given, **dict(options))
+        return answer_spans_graph.best_answers(*given, *search)
 
     return answer
 
 
-def by_graph(asked, logits, **options):
+def by_graph(asked, logits, *search):
     """A dict of lists."""
     windows = graph_windows(asked)
     texts = [text.encode(errors="surrogateescape") for text in asked.texts]
     documents = answer_spans_graph.Documents(
         tf.constant(texts, tf.string), asked.column("starts"), asked.column("ends")
     )
-    answer = graph_answers(*options.items())
+    answer = graph_answers(*search)
     found = answer(documents, windows, *map(tf.constant, logits))
     return {name: values.numpy().tolist() for name, values in found.items()}
 
@@ -134,9 +134,9 @@ def graph_windows(asked):
 
 def check_answers(asked, logits, null_threshold=0.0, **options):
     """Holds the graph to text/tasks/answer_spans.py; returns what it answers."""
-    threshold = {"null_threshold": null_threshold} if options.get("with_null") else {}
-    found = by_graph(asked, logits, **options, **threshold)
-    answers = asked.answers(logits, **options)
+    search = answer_spans.Search(**options)
+    found = by_graph(asked, logits, search, null_threshold)
+    answers = asked.answers(logits, search)
     texts = [answer.text(null_threshold) for answer in answers]
     assert [text.decode() for text in found["answer"]] == texts
     chosen = [
@@ -149,7 +149,7 @@ def check_answers(asked, logits, null_threshold=0.0, **options):
     assert found["probability"] == pytest.approx(probabilities, abs=1e-6)
     scores = [span.start_logit + span.end_logit for span in chosen]
     assert found["score"] == pytest.approx(scores, rel=1e-6)
-    assert ("null_odds" in found) == bool(options.get("with_null"))
+    assert ("null_odds" in found) == search.with_null
     if "null_odds" in found:
         odds = [answer.null_odds for answer in answers]
         assert found["null_odds"] == pytest.approx(odds, rel=1e-6, abs=1e-6)

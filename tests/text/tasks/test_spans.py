@@ -71,7 +71,7 @@ def answered(tokenizer, version):
             [row.window for row in rows],
             file["start_logits"],
             file["end_logits"],
-            with_null=version == "v2",
+            answer_spans.Search(with_null=version == "v2"),
         )
     return ids, documents, answers
 

@@ -12,7 +12,7 @@ from hypothesis import strategies
 from errors import UserError
 from tests.text.tasks.letters import letters
 from text.tasks import answer_spans
-from text.tasks.answer_spans import AnswerSpan, Document, Lengths
+from text.tasks.answer_spans import AnswerSpan, Document, Lengths, Search
 
 
 def slow_answer(document, rows, n_best_size, max_answer_length, with_null):
@@ -79,9 +79,7 @@ def test_answers_are_those_of_the_definition(
         [row.window for row in rows],
         starts,
         ends,
-        n_best_size=n_best_size,
-        max_answer_length=max_answer_length,
-        with_null=with_null,
+        Search(n_best_size, max_answer_length, with_null),
     )
     for question, answer in enumerate(answers):
         mine = [
@@ -117,7 +115,9 @@ def one_row(text, **scores):
 
 def answered(document, window, logits, **options):
     """The answer to the question of one row."""
-    (answer,) = answer_spans.best_answers([document], [0], [window], *logits, **options)
+    (answer,) = answer_spans.best_answers(
+        [document], [0], [window], *logits, Search(**options)
+    )
     return answer
 
 
@@ -155,18 +155,14 @@ def test_questions_without_rows_are_answered_too():
     tokenizer = letters()
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
     documents = [Document(tokenizer, ""), document, Document(tokenizer, " ")]
-    texts = [
-        a.text()
-        for a in answer_spans.best_answers(documents, [1], [window], starts, ends)
-    ]
+    rows = documents, [1], [window], starts, ends
+    texts = [answer.text() for answer in answer_spans.best_answers(*rows, Search())]
     assert texts == ["empty", "cat", "empty"]
-    answers = answer_spans.best_answers(
-        documents, [1], [window], starts, ends, with_null=True
-    )
+    answers = answer_spans.best_answers(*rows, Search(with_null=True))
     assert [answer.text() for answer in answers] == ["", "cat", ""]
     assert [answer.null_odds for answer in answers] == [0, -8, 0]
     nothing = np.zeros((0, 32), np.float32)
-    assert answer_spans.best_answers([], [], [], nothing, nothing) == []
+    assert answer_spans.best_answers([], [], [], nothing, nothing, Search()) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -202,7 +198,9 @@ def test_answers_are_pieces_of_any_text(text, seed, do_lower_case):
     )
     logits = np.random.default_rng(seed).normal(size=(2, len(rows), 12))
     windows = [row.window for row in rows]
-    (answer,) = answer_spans.best_answers([document], [0] * len(rows), windows, *logits)
+    (answer,) = answer_spans.best_answers(
+        [document], [0] * len(rows), windows, *logits, Search()
+    )
     assert len(document) or answer.best is None
     for span in answer.nbest:
         if answer.best:

@@ -9,7 +9,7 @@ import pytest
 from errors import UserError
 from tests.text.tasks.letters import letters
 from text.tasks import answer_spans, squad
-from text.tasks.answer_spans import Document, Lengths, Window
+from text.tasks.answer_spans import Document, Lengths, Search, Window
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -140,7 +140,9 @@ def test_windows_side_by_side_show_every_token_once():
     assert [(row.start_position, row.end_position) for row in made] == [(0, 0)] * 3
     logits = np.zeros((2, 3, 6), np.float32)
     logits[0, 1, 3] = logits[1, 1, 4] = logits[1, 0, 4] = 9.0
-    (answer,) = answer_spans.best_answers([document], [0, 0, 0], windows, *logits)
+    (answer,) = answer_spans.best_answers(
+        [document], [0, 0, 0], windows, *logits, Search()
+    )
     assert answer.nbest[0].text == "in the"
     assert {span.text for span in answer.nbest} == {
         *("the", "cat", "the cat", "in", "in the", "dog")

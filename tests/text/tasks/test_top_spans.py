@@ -6,7 +6,7 @@ import pytest
 from training.backend import tf
 from text.graphs import answer_spans_graph
 from text.tasks import answer_spans
-from text.tasks.answer_spans import TopSpans
+from text.tasks.answer_spans import Search, TopSpans
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -35,7 +35,7 @@ def drawn(rng, rows):
     return TopSpans(starts, scores[0], ends, scores[1], logits)
 
 
-def served(documents, numbers, windows, found, **options):
+def served(documents, numbers, windows, found, *search):
     table = np.column_stack((numbers, np.array(windows))).astype(np.int32)
     question, *window = map(tf.constant, table.T)
     of_rows = answer_spans_graph.Windows(question, tf.ones_like(question), *window)
@@ -47,7 +47,7 @@ def served(documents, numbers, windows, found, **options):
     given = TopSpans(
         *(tf.constant(x, tf.int32 if x.dtype.kind == "i" else None) for x in found)
     )
-    outputs = answer_spans_graph.best_of_top_spans(of_texts, of_rows, given, **options)
+    outputs = answer_spans_graph.best_of_top_spans(of_texts, of_rows, given, *search)
     return {name: value.numpy() for name, value in outputs.items()}
 
 
@@ -56,13 +56,12 @@ def served(documents, numbers, windows, found, **options):
 def test_a_graph_answers_as_python_does(with_null):
     rng = np.random.default_rng(1)
     rows = documents_and_rows()
-    options = {"n_best_size": 3, "max_answer_length": 4, "with_null": with_null}
-    threshold = {"null_threshold": -0.5} if with_null else {}
+    search = Search(3, 4, with_null)
     texts = set()
     for _ in range(25):
         found = drawn(rng, len(rows[1]))
-        answers = answer_spans.best_of_top_spans(*rows, found, **options)
-        outputs = served(*rows, found, **options, **threshold)
+        answers = answer_spans.best_of_top_spans(*rows, found, search)
+        outputs = served(*rows, found, search, -0.5)
         assert ("null_odds" in outputs) == with_null
         for number, answer in enumerate(answers):
             span = answer.choose(-0.5)
@@ -92,7 +91,7 @@ def test_pairs_belong_to_their_start_and_no_answer_to_the_lowest_logit():
     logits = np.arange(rows, dtype=float)[::-1] - 3.0
     found = TopSpans(starts, np.tile([-1.0, -1.2], (rows, 1)), ends, scores, logits)
     answers = answer_spans.best_of_top_spans(
-        documents, numbers, windows, found, with_null=True
+        documents, numbers, windows, found, Search(with_null=True)
     )
     best = answers[0].nbest
     assert [span.text for span in best[:3]] == ["b", "a b", "a b c"]

@@ -184,12 +184,11 @@ def save(output_dir: str, product: Product, card: str) -> str:
     """
     final = os.path.join(output_dir, predictor.FOLDER)
     print(f"exporting to {final}", flush=True)
-    product = _with_expectations(product)
     with export_folder.replacing(final) as directory:
-        _write(product, directory)
+        signatures = _write(product, directory)
         _write_warm_up(product, directory)
         print("loading the export in another process to check it", flush=True)
-        _check(product, directory)
+        _check(_with_expectations(product, signatures), directory)
         _convert(product, directory)
         checksum = export_folder.write_card(directory, final, card)
         _describe(product, directory, checksum)
@@ -199,7 +198,8 @@ def save(output_dir: str, product: Product, card: str) -> str:
 # === Writing =========================================================================
 
 
-def _write(product: Product, directory: str) -> None:
+def _write(product: Product, directory: str) -> dict:
+    """Returns the signatures of text/1."""
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = graph_of(product.tokenizer, scratch)
         network = _network(product.model, product.layout)
@@ -211,6 +211,7 @@ def _write(product: Product, directory: str) -> None:
         _save_model(product.model, signatures, text, tokenizer=tokenizer)
         if product.formats:
             _write_processing(product, directory, tokenizer, network["serving_default"])
+    return signatures
 
 
 def _write_processing(product, directory, tokenizer, network) -> None:
@@ -248,13 +249,14 @@ def _texts(product, most: int | None = None) -> dict:
     }
 
 
-def _with_expectations(product: Product) -> Product:
+def _with_expectations(product: Product, signatures: Mapping) -> Product:
     """With what each further signature must give."""
     more = dict(product.more)
     for name, (function, expected) in more.items():
         if expected is None:
-            alone = dataclasses.replace(product, serve=function, more={})
-            outputs = make_served(alone, name).outputs(product.requests[:_CHECKED])
+            served = predictor.Served(_description(product), signatures[name], name)
+            with tf.device("CPU"):
+                outputs = served.outputs(product.requests[:_CHECKED])
             numbers = {k: v for k, v in outputs.items() if v.dtype == np.float32}
             more[name] = function, numbers
     return dataclasses.replace(product, more=more)
@@ -268,10 +270,8 @@ def _convert(product: Product, directory: str) -> None:
             source = os.path.join(directory, TENSORS)
             folders = {"float32": directory}
             [file] = _portable(name, source, product, folders).values()
-            outputs = _run(name, file, product.batch)
-            _compare_arrays(
-                f"the {name} file returns different", product.outputs, outputs
-            )
+            what = f"the {name} file returns different"
+            _compare_arrays(what, product.outputs, _run(name, file, product.batch))
         return
     print(f"comparing {product.precision} with float32", flush=True)
     rows = product.compared.batch

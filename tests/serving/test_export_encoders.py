@@ -12,47 +12,25 @@ import run_pretraining
 from training.backend import tf
 from training.pretraining import exports
 from training.queries import mask_filling
-from training.storage import checkpoint
-from training.storage.folder import Folder
 from training.storage.source import Source
 from errors import UserError
 from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
-from serving import speed
+from serving import export, speed
 from serving.predictor import Predictor
-from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
+from tests.serving.texts import GOLDEN, real_texts
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
-
-@pytest.fixture
-def folder(tmp_path):
-    write_words(tmp_path)
-    return tmp_path
-
-
-@pytest.mark.exhaustive
-def test_vectors_are_checked_too(folder, every_export_is_checked, monkeypatch):
-    weights = {v.path: v.numpy() for v in sentence_pairs.PretrainingModel(TINY).weights}
-    wrong = {"mean": np.full((5, TINY.hidden_size), 7, np.float32)}
-    monkeypatch.setattr(exports.MasksExport, "_vectors", lambda self: wrong)
-    with pytest.raises(UserError, match="once loaded, it returns different mean, up"):
-        run_pretraining.main(
-            run_pretraining.Options(
-                do_export=True,
-                output_dir=str(folder / "output"),
-                max_seq_length=32,
-                vocab_file=str(folder / "vocab.txt"),
-                bert_config_file=str(folder / "config.json"),
-                init_checkpoint=checkpoint.save(
-                    Folder.open(str(folder)), 1, weights, keep=1
-                ),
-            )
-        )
-    assert not (folder / "output" / "export").exists()
+FORMATS = ["onnx", "litert"]
+GOLDEN_FILES = {
+    "vocab_file": str(GOLDEN / "checkpoint" / "vocab.txt"),
+    "bert_config_file": str(GOLDEN / "checkpoint" / "bert_config.json"),
+    "init_checkpoint": str(GOLDEN / "checkpoint" / "bert_model.ckpt"),
+}
 
 
-def extracted(folder, pooling, **files):
+def extracted(folder, pooling):
     """What extract_features.py makes of texts.txt."""
     path = folder / f"{pooling}.h5"
     extract_features.main(
@@ -63,7 +41,7 @@ def extracted(folder, pooling, **files):
             pooling=pooling,
             max_seq_length=64,
             batch_size=200,  # one shape to compile for
-            **files,
+            **GOLDEN_FILES,
         )
     )
     with h5py.File(path) as file:
@@ -82,13 +60,10 @@ def best_chances(model, texts):
 
 def export_masks(output_dir, **changes):
     """Exports the released checkpoint to fill masks; nothing is timed."""
-    golden = GOLDEN / "checkpoint"
     flags = run_pretraining.Options(
-        vocab_file=str(golden / "vocab.txt"),
-        bert_config_file=str(golden / "bert_config.json"),
-        init_checkpoint=str(golden / "bert_model.ckpt"),
+        **GOLDEN_FILES,
         output_dir=str(output_dir),
-        max_seq_length=32,
+        max_seq_length=64,
         max_predictions_per_seq=3,
         do_export=True,
         **changes,
@@ -99,26 +74,60 @@ def export_masks(output_dir, **changes):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    export_masks(folder)
-    return folder
+def whole(request, tmp_path_factory):
+    """A folder with an export; in every format and checked, where everything is tested.
+
+    Also what the process answered that has checked it.
+    """
+    folder, answers, formats = tmp_path_factory.mktemp("whole"), {}, []
+    reload = export._reload
+    if request.config.getoption("everything"):
+        request.getfixturevalue("every_export_is_checked")
+        formats = FORMATS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            export, "_reload", lambda *given: answers.update(reload(*given)) or answers
+        )
+        export_masks(folder, export_formats=formats)
+    return folder, answers
+
+
+@pytest.fixture(scope="module")
+def predictor(whole):
+    return Predictor(str(whole[0]))
+
+
+@pytest.mark.exhaustive
+def test_vectors_are_checked_too(whole, tmp_path, monkeypatch):
+    """Where all else is answered as expected."""
+    wrong = {"mean": np.full((5, 64), 7, np.float32)}
+    monkeypatch.setattr(exports.MasksExport, "_vectors", lambda self: wrong)
+    monkeypatch.setattr(export, "_write", lambda product, directory: None)
+    monkeypatch.setattr(export, "_write_warm_up", lambda product, directory: None)
+    monkeypatch.setattr(export, "_reload", lambda *given: whole[1])
+    with pytest.raises(UserError, match="once loaded, it returns different mean, up"):
+        export_masks(tmp_path)
+    assert not (tmp_path / "export").exists()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_masks_in_fewer_bits_and_other_formats(whole, tmp_path, precision):
-    small = tmp_path / "small"
-    export_masks(small, export_precision=precision, export_formats=["onnx", "litert"])
+def test_masks_in_fewer_bits_and_other_formats(
+    whole, predictor, tmp_path, monkeypatch, precision
+):
+    output, most, files = whole[0], 1e-4, ["model.onnx", "model.tflite"]
     if precision == "int8":
-        report = json.loads((small / "export" / "precision.json").read_text())
-        assert list(report["forms"]) == ["saved_model", "onnx", "litert"]
+        output, most, files = tmp_path, 0.05, ["text/1", *files]
+        # Precision and form never meet there: test_small_exports.py has it.
+        monkeypatch.setattr(export, "_check", lambda product, directory: None)
+        export_masks(output, export_precision=precision, export_formats=FORMATS)
+        report = json.loads((output / "export" / "precision.json").read_text())
+        assert list(report["forms"]) == ["saved_model", *FORMATS]
         assert all(form["share_of_bytes"] < 0.8 for form in report["forms"].values())
-    most = 1e-4 if precision == "float32" else 0.05
-    texts = ["", "none", "[MASK]", "a [MASK] of [MASK]", "[MASK] " * 3 + "a " * 40]
-    expected = best_chances(Predictor(str(whole)), texts)
-    for file in ("text/1", "model.onnx", "model.tflite"):
-        model = Predictor(str(small / "export" / file))
+    texts = ["", "none", "[MASK]", "a [MASK] of [MASK]", "[MASK] " * 3 + "a " * 80]
+    expected = best_chances(predictor, texts)
+    for file in files:
+        model = Predictor(str(output / "export" / file))
         found = best_chances(model, texts)
         assert [len(mask) for mask in found] == [5] * 6
         for mask, other in zip(found, expected, strict=True):
@@ -129,33 +138,20 @@ def test_masks_in_fewer_bits_and_other_formats(whole, tmp_path, precision):
                 model.predict([{"text": "[MASK]" * 4}])
 
 
-@pytest.mark.exhaustive
-def test_masks_and_vectors_of_raw_text(tmp_path, request):
+def test_masks_and_vectors_of_raw_text(predictor, tmp_path, request):
     """Of many texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
-    golden = GOLDEN / "checkpoint"
-    files = {
-        "vocab_file": str(golden / "vocab.txt"),
-        "bert_config_file": str(golden / "bert_config.json"),
-        "init_checkpoint": str(golden / "bert_model.ckpt"),
-    }
-    run_pretraining.main(
-        run_pretraining.Options(
-            do_export=True, output_dir=str(tmp_path), max_seq_length=64, **files
-        )
-    )
     # Once megabytes.
     everything = request.config.getoption("everything")
     number, size = (200, 1 << 19) if everything else (60, 1 << 14)
     texts = [text.replace("\n", " ") for text in real_texts(number)]
     rng = random.Random(2)
     masked = [f"[MASK] {text[:40]}[MASK]{rng.choice(texts)[:20]}" for text in texts]
-    predictor = Predictor(str(tmp_path))
     found = predictor.predict([{"text": text} for text in masked])
-    tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
-    config = BertConfig.from_json_file(files["bert_config_file"])
+    tokenizer = WordPiece(Vocabulary.load(GOLDEN_FILES["vocab_file"]))
+    config = BertConfig.from_json_file(GOLDEN_FILES["bert_config_file"])
     model = sentence_pairs.PretrainingModel(config)
     weights = {v.path: v for v in model.weights}
-    Source.open(files["init_checkpoint"]).load(weights, required="")
+    Source.open(GOLDEN_FILES["init_checkpoint"]).load(weights, required="")
     shape = tf.TensorSpec([None, None], tf.int32)
     names = ("input_ids", "segment_ids", "masked_lm_positions")
     batch = dict.fromkeys(names, shape)
@@ -185,5 +181,5 @@ def test_masks_and_vectors_of_raw_text(tmp_path, request):
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     vectors = signatures["vectors"](text=tf.constant(texts))
     for pooling in ("mean", "cls"):
-        values = extracted(tmp_path, pooling, **files)
+        values = extracted(tmp_path, pooling)
         np.testing.assert_allclose(vectors[pooling], values, rtol=0, atol=1e-5)

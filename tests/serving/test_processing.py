@@ -1,5 +1,6 @@
 """model.onnx and model.tflite answer texts as the SavedModel does, whatever their form."""
 
+import functools
 import json
 import random
 import sys
@@ -8,9 +9,9 @@ import pytest
 
 import predict
 from errors import UserError
-from serving import runtimes
+from serving import export, runtimes
 from serving.predictor import Predictor
-from tests import ner, squad, swag, vectors
+from tests import jobs, ner, squad, swag, vectors
 
 pytestmark = pytest.mark.exhaustive  # an export of each form in three formats
 
@@ -50,27 +51,33 @@ def assert_same(answers, expected):
 
 @pytest.fixture(scope="module", params=CASES)
 def exported(request, tmp_path_factory):
-    """A form, and the folder of a model that was trained a little."""
+    """A form, the export of a model that was trained a little, and what loads its files.
+
+    It is not loaded in another process, which test_export.py and others look at.
+    """
     module, folder = CASES[request.param], tmp_path_factory.mktemp(request.param)
     module.write_files(folder)
-    module.run(folder, do_train=True, do_export=True, export_formats=["onnx", "litert"])
-    return request.param, folder / "output" / "export"
+    formats = ["onnx", "litert"]
+    with pytest.MonkeyPatch.context() as patch, jobs.untraced():
+        patch.setattr(export, "_check", lambda product, directory: None)
+        module.run(folder, do_train=True, do_export=True, export_formats=formats)
+    return request.param, folder / "output" / "export", functools.cache(Predictor)
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_a_network_in_a_file_answers_as_the_saved_model(exported, file):
-    form, folder = exported
+    form, folder, load = exported
     rng = random.Random(5)
     requests = [request(form, rng) for _ in range(60)]
-    model = Predictor(str(folder / file))
-    expected = Predictor(str(folder)).predict(requests)
+    expected = load(str(folder)).predict(requests)
+    model = load(str(folder / file))
     assert_same(model.predict(requests, batch_size=7), expected)
     assert len({json.dumps(answer) for answer in expected}) > 3
     assert model.predict([]) == []
 
 
 def test_what_a_network_is_asked_at_once_is_bounded(exported, monkeypatch):
-    form, folder = exported
+    form, folder, load = exported
     shown, call = [], runtimes._Onnx.__call__
 
     def note(run, batch):
@@ -80,21 +87,21 @@ def test_what_a_network_is_asked_at_once_is_bounded(exported, monkeypatch):
     monkeypatch.setattr(runtimes._Onnx, "__call__", note)
     rng = random.Random(1)
     requests = [request(form, rng) for _ in range(600)]
-    Predictor(str(folder / "model.onnx")).predict(requests, batch_size=600)
+    load(str(folder / "model.onnx")).predict(requests, batch_size=600)
     assert max(shown) <= 8192 < sum(shown)
 
 
-def test_a_file_of_rows_is_answered_by_it(exported, tmp_path, capsys):
-    form, folder = exported
+def test_a_file_of_rows_is_answered_by_it(exported, tmp_path, monkeypatch, capsys):
+    form, folder, load = exported
     rng = random.Random(2)
     rows = [request(form, rng) for _ in range(9)]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    predict.main(
-        predict.Options(model_dir=str(folder / FILES[0]), input_file=str(path))
-    )
+    monkeypatch.setattr(predict, "Predictor", lambda file, explains: load(file))
+    file = str(folder / "model.onnx")
+    predict.main(predict.Options(model_dir=file, input_file=str(path)))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    answers = Predictor(str(folder)).predict(rows)
+    answers = load(str(folder)).predict(rows)
     assert_same(lines, [{**row, **a} for row, a in zip(rows, answers, strict=True)])
 
 

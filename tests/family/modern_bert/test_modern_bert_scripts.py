@@ -59,7 +59,7 @@ def test_every_kind_of_head_trains_and_is_exported(tmp_path, untraced, head, for
 
 @pytest.mark.exhaustive
 def test_adapters_of_one_matrix_a_layer_are_kept_resumed_and_merged(tmp_path, untraced):
-    run = classifier_from_a_start(tmp_path, CONFIG, pooling="mean")
+    run = classifier_from_a_start(tmp_path, CONFIG, pooling="mean", **low_rank.SHORT)
     layers = range(CONFIG.num_hidden_layers)
     low_rank.check_run(
         tmp_path,

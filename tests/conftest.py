@@ -172,13 +172,39 @@ def drawn(_drawing, monkeypatch):
     monkeypatch.setattr("training.run.report._draw", _drawing)
 
 
+def _kinds_of(product):
+    """What decides which operations and files an export has; how they are loaded depends
+    on one at a time."""
+    yield from (product.form, type(product.tokenizer).__name__, *product.more)
+    yield from (product.config.architecture, product.precision)
+
+
+def _check_here(export, product, directory):
+    """An export answers what is expected, loaded by this process."""
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(os.path.join(directory, export.TEXT)).signatures
+    texts = {k: tf.constant(v, t, s) for k, (t, s, v) in export._texts(product).items()}
+    answers, outputs = (
+        {name: value.numpy() for name, value in loaded[signature](**inputs).items()}
+        for signature, inputs in (
+            ("serving_default", texts),
+            ("tensors", {k: tf.constant(v) for k, v in product.batch.items()}),
+        )
+    )
+    export._check_answers("once loaded, it", product, answers)
+    what = "once loaded, it returns different"
+    export._compare_arrays(what, product.outputs, outputs, product.tolerance)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _reloading(request, tmp_path_factory):
     """Exports are checked by forks, which have our modules; test_export.py has one by a
-    process that has not. In the default tier, it is the first export of each form whose
-    graph is unlike that of others, in whichever process of the tests, the first of all
-    also as a server loads it, and those of modules that use `every_export_is_checked`.
-    test_graph_sessions.py has every kind of vocabulary in a server.
+    process that has not. This is the first export of what needs another graph or other
+    files, in whichever process of the tests, the first of all also as a server loads it,
+    and those of modules that use `every_export_is_checked`. In the default tier, the form
+    tells them apart. Where all is tested, a server loads each of these, and this process
+    loads the others. test_graph_sessions.py has every kind of vocabulary in a server.
     """
     export = sys.modules.get("serving.export")
     if export is None:
@@ -195,15 +221,21 @@ def _reloading(request, tmp_path_factory):
         try:
             (seen / f"checked-{kind}").touch(exist_ok=False)
         except FileExistsError:
-            return everything
+            return False
         return True
 
     def run(command, **given):
-        return forked.run(command, **given, in_a_server=is_first("in_a_server"))
+        in_a_server = everything or is_first("in_a_server")
+        return forked.run(command, **given, in_a_server=in_a_server)
 
     def check_the_first(product, directory):
-        if everything or product.form in _CHECKED and is_first(product.form):
+        if not everything:
+            if product.form in _CHECKED and is_first(product.form):
+                check(product, directory)
+        elif any([is_first(kind) for kind in _kinds_of(product)]):
             check(product, directory)
+        else:
+            _check_here(export, product, directory)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "subprocess", types.SimpleNamespace(run=run))

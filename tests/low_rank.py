@@ -10,18 +10,24 @@ from training.storage import adapters, loading
 from training.storage.source import Source
 from tests import jobs
 
-FLAGS = {"lora_rank": 2, "lora_alpha": 6.0, "learning_rate": [1e-2]}
+FLAGS = {"lora_rank": 2, "lora_alpha": 6.0}
+# Three updates on 160 rows.
+SHORT = {"num_train_epochs": [0.15], "save_checkpoints_steps": 2}
+SHORT |= {"learning_rate": [0.1], "eval_batch_size": 160}
 
 
-def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> None:
-    """Adapters of these dense layers are trained, kept alone, resumed, merged, exported.
+def check_run(
+    folder: pathlib.Path, run: Callable, layers: Collection[str], **more
+) -> None:
+    """Adapters of these dense layers are trained, kept alone, resumed, merged.
 
     Args:
         folder: of the run, which goes to output/, and of its base, model.ckpt-best.
-        run: takes flags; saves step 20, and goes on behind it.
+        run: takes flags; saves step 2, and goes on behind it.
         layers: their paths.
+        more: what else the first run does.
     """
-    run(do_train=True, do_eval=True, do_export=True, **FLAGS)
+    run(do_train=True, do_eval=True, **FLAGS, **more)
     stored = Source.open(str(folder / "output")).format.read()
     names = {f"{layer}/lora_kernel_{side}" for layer in layers for side in "ab"}
     base = Source.open(str(folder / "model.ckpt-best")).read()
@@ -29,7 +35,7 @@ def check_run(folder: pathlib.Path, run: Callable, layers: Collection[str]) -> N
     assert not base.keys() & stored.keys()
     # A resume ends with the same bits.
     shutil.copytree(folder / "output", folder / "other")
-    jobs.forget_after(20, folder, "other")
+    jobs.forget_after(2, folder, "other")
     run(**FLAGS, output_dir=str(folder / "other"), do_train=True)
     again = Source.open(str(folder / "other")).format.read()
     jobs.check_same_bits(again, stored)

@@ -7,7 +7,7 @@ sample.py, which loads no TensorFlow, has among others
     CONFIGS: architecture -> a small config.
     COMPILED, DIVIDED: kind of updates -> `Compiled`, `Divided`.
     ADAPTED: architecture -> `Adapted`.
-    FINE_TUNED: architecture -> keys of `relatives.TASKS`, what the default tier fine-tunes.
+    FINE_TUNED: architecture -> keys of `relatives.TASKS`, what is fine-tuned from it.
     FIRST_HEADS: architecture -> the deviation of a task's first weights, if it is 64 wide
         and they are cut off at two deviations.
     WORD_TEACHERS: architecture -> a config, of those that teach words.

@@ -15,7 +15,9 @@ def saved(tokenizer, folder):
     module = tf.Module()
     module.tokenizer = graph_of(tokenizer, str(folder / "files"))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
+    specs = [tf.TensorSpec([None], tf.string, "texts")]
+
+    @tf.function(input_signature=specs, autograph=False)
     def encode(texts):
         ids = module.tokenizer.encode(texts).to_tensor(0)
         return {"ids": ids, "tokens": module.tokenizer.tokens(ids)}

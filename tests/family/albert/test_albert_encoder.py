@@ -111,7 +111,9 @@ def by_token(batch):
         dataclasses.replace(read_config("base"), type_vocab_size=len(segments))
     )
     apart = {"segment_ids": np.arange(len(segments)).reshape(-1, 12)}
-    compiled = tf.function(lambda: gradients(OBJECTIVE, model, batch | apart))
+    compiled = tf.function(
+        lambda: gradients(OBJECTIVE, model, batch | apart), autograph=False
+    )
 
     def losses_and_gradients(variables):
         for variable in model.weights:

@@ -168,7 +168,9 @@ def test_tokens_and_models_do_not_mix_in_one_process(tokenizer, tmp_path):
         module = tf.Module()
         module.graph = graph_of(each, str(tmp_path / f"{number}"))
         module.encode = tf.function(
-            module.graph.encode, input_signature=[tf.TensorSpec([None], tf.string)]
+            module.graph.encode,
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
         )
         paths.append(str(tmp_path / f"model{number}"))
         tf.saved_model.save(module, paths[-1])

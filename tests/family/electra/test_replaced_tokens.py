@@ -49,8 +49,11 @@ def masking(counts):
     )
 
 
-def make_model(objective=WHOLE, folder="", config=CONFIG):
-    model = objective.network(config)
+def make_model(folder=""):
+    return load(WHOLE.network(CONFIG), folder)
+
+
+def load(model, folder=""):
     weights = golden(f"{folder}weights.npz")
     for variable in model.weights:
         variable.assign(weights[variable.path])
@@ -212,6 +215,14 @@ def test_the_discriminator_teaches_the_generator_only_its_embeddings(batch):
         assert np.any(gradient != 0.0) != own, path
 
 
+@pytest.fixture(scope="module")
+def traced():
+    """A model, and its outputs and gradients as functions of a batch."""
+    model = make_model()
+    functions = (model, lambda batch: gradients(WHOLE, model, batch))
+    return model, *(tf.function(each, autograph=False) for each in functions)
+
+
 @pytest.mark.parametrize(
     ("trace", "power"),
     [
@@ -219,11 +230,10 @@ def test_the_discriminator_teaches_the_generator_only_its_embeddings(batch):
         pytest.param("trace_power2", 2.0, marks=pytest.mark.exhaustive),
     ],
 )
-def test_twenty_updates_equal_the_release(batch, trace, power):
+def test_twenty_updates_equal_the_release(batch, traced, trace, power):
     """With one set of drawings for all, samples included."""
-    model, expected = make_model(), golden(f"{trace}.npz")
-    compiled = tf.function(lambda batch: gradients(WHOLE, model, batch))
-    forward = tf.function(model)
+    (model, forward, compiled), expected = traced, golden(f"{trace}.npz")
+    load(model)
     settings = OptimizerSettings("electra_adam", lr_decay_power=power)
     optimizer = settings.make(model.trainable_variables)
     variables = {v.path: v for v in model.weights}

@@ -349,8 +349,8 @@ DIRECTIONS = ("forward", "backward")
 
 
 @pytest.mark.exhaustive
-def test_a_run_adapts_projections(tmp_path):
-    start = relatives.classifier_from_a_start(tmp_path, CONFIG)
+def test_a_run_adapts_projections(tmp_path, untraced):
+    start = relatives.classifier_from_a_start(tmp_path, CONFIG, **low_rank.SHORT)
     found = [f"elmo/layer_{n}/{d}_projection" for n in (0, 1) for d in DIRECTIONS]
     low_rank.check_run(tmp_path, lambda **flags: start(tmp_path, **flags), found)
 

@@ -97,7 +97,9 @@ def check_offsets(text, starts, ends):
 def graph(tokenizer, tmp_path_factory):
     made = graph_of(tokenizer, str(tmp_path_factory.mktemp("graph")))
     encode = tf.function(
-        made.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
+        made.encode_with_offsets,
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
     )
     return made, encode
 

@@ -58,7 +58,7 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
     hidden, table, bias, *labels = random_rows()
     hidden = tf.cast(hidden, dtype)
 
-    @tf.function
+    @tf.function(autograph=False)
     def derived(function):
         with custom_gradients.use_gradients(), tf.GradientTape() as tape:
             tape.watch([hidden, table, bias])

@@ -29,6 +29,7 @@ ADAPTED = {
         saved=("classifier", "head.dense", "head.norm"),
     )
 }
-FINE_TUNED = {"modern_bert": ("SequenceClassification", "TokenClassification")}
+# test_modern_bert_scripts.py has the others.
+FINE_TUNED = {"modern_bert": ("TokenClassification", "MultipleChoice")}
 FIRST_HEADS = {"modern_bert": 0.125}
 WORD_TEACHERS = CONFIGS

@@ -5,7 +5,6 @@ import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +15,9 @@ from family.modern_bert.tokenizer import ModernBertBpe
 from tests import hostile_texts
 from tests.family.modern_bert.golden import FOLDER
 from tests.learning import TEXT, learn
+from tests.pieces import check_graph, in_graph
 from tests.saved_tokenizers import check_server
 from tests.tokenizer_json import check_written
-from text.graphs.lookup import graph_of
 from text.tokenizers.table import TokenizerOptions
 
 CONTENT = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
@@ -105,16 +104,10 @@ def test_a_word_begins_after_what_is_cut_out(ours):
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_graph_gives_the_same(ours, tmp_path):
-    graph = graph_of(ours, str(tmp_path))
-    encode = tf.function(
-        graph.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
+    encode = in_graph(ours, tmp_path)
     texts = [*hostile(3000), *hostile_texts.SPECIAL, "", *_MARKED, *_NEWER, *_CUT_OUT]
     for some in (texts, [], [""], ["", "a", ""]):
-        found = [column.to_list() for column in encode(tf.constant(some, tf.string))]
-        for number, text in enumerate(some):
-            expected = ours.encode_with_offsets(text)
-            assert tuple(column[number] for column in found) == expected, text
+        check_graph(ours, encode, some)
 
 
 @pytest.mark.exhaustive

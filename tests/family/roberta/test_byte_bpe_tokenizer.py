@@ -41,7 +41,9 @@ def tokenizer():
 def in_graph(tokenizer, folder):
     graph = graph_of(tokenizer, str(folder))
     return tf.function(
-        graph.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
+        graph.encode_with_offsets,
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
     ), graph
 
 

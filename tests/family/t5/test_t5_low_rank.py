@@ -42,14 +42,15 @@ def folder(tmp_path):
 
 def run(folder, **changes):
     start = {"init_checkpoint": str(folder / "model.ckpt-best")}
-    start |= {"num_train_epochs": [30.0], "save_checkpoints_steps": 20}
+    start |= {"num_train_epochs": [2.0], "save_checkpoints_steps": 2}
+    start |= {"learning_rate": [1e-2]}
     runs.run(folder, **start | changes)
 
 
 @pytest.mark.exhaustive
 def test_a_run_adapts_queries_and_values_of_both_stacks(folder):
-    low_rank.check_run(folder, lambda **flags: run(folder, **flags), layers())
-    run(folder, do_predict=True)
+    more = {"do_predict": True, "do_export": True}
+    low_rank.check_run(folder, lambda **flags: run(folder, **flags), layers(), **more)
     known = jobs.predictions(folder)
     inputs = [{"input": text} for text, _ in runs.pairs()]
     found = Predictor(str(folder / "output")).predict(inputs)

@@ -286,8 +286,8 @@ LAYER = "model/transformer/layer_{}/"
 
 
 @pytest.mark.exhaustive
-def test_a_run_adapts_queries_and_values(tmp_path):
-    start = relatives.classifier_from_a_start(tmp_path, CONFIG)
+def test_a_run_adapts_queries_and_values(tmp_path, untraced):
+    start = relatives.classifier_from_a_start(tmp_path, CONFIG, **low_rank.SHORT)
     found = [f"{LAYER.format(n)}rel_attn/{name}" for n in (0, 1) for name in "qv"]
     low_rank.check_run(tmp_path, lambda **flags: start(tmp_path, **flags), found)
 

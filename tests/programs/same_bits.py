@@ -104,6 +104,7 @@ def main():
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
     few = {"long rows, many weights": (one, _BOTH, 2, {})}
+    # Each size, number type, number of parts and compiler with those that it meets.
     others = {
         "replicas, long rows": (mirrored, _BOTH | {"length": 512}, 4, {}),
         "replicas, accumulation, bfloat16": (
@@ -112,13 +113,9 @@ def main():
             4,
             bfloat16 | {"accumulation": 2},
         ),
-        "long rows": (one, _ACTIVATIONS, 4, {}),
         "XLA, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"xla": True}),
-        "plain": (one, _WEIGHTS, 40, {}),
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),
         "accumulation": (one, _WEIGHTS, 10, {"accumulation": 4}),
-        "accumulation, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"accumulation": 4}),
-        "XLA": (one, _WEIGHTS, 10, {"xla": True}),
         "long rows, accumulation, bfloat16": (
             one,
             _ACTIVATIONS,

@@ -182,7 +182,7 @@ def test_replicas_report_the_losses_of_one_device(folder, monkeypatch):
     given = flags(folder / "two", distribution="mirrored", **changes)
     program = f"{ROOT}/tests/programs/on_two_cpus.py"
     python, *line = jobs.command("run_pretraining.py", given)
-    done = forked.finished([python, program, *line])
+    done = forked.finished([python, program, *line], untraced=True)
     assert done.returncode == 0, done.stderr
     assert "on 2 devices" in done.stdout
     for row, other in zip(
@@ -212,7 +212,7 @@ def test_two_hosts_read_the_rows_and_report_the_losses_of_one(folder, monkeypatc
 
     hosts = [line("two", host, distribution="multi_worker") for host in "ab"]
     for done in (
-        forked.finished(line("one", "alone")),
+        forked.finished(line("one", "alone"), untraced=True),
         *forked.hosts_finished({"worker": hosts}),
     ):
         assert done.returncode == 0, done.stderr

@@ -56,6 +56,7 @@ def test_what_is_trained_is_evaluated_exported_and_fills_masks(
         objective="masked_lm",
         vocab_file=VOCAB_FILE,
         do_eval=True,
+        eval_batch_size=100,
         do_export=True,
         num_train_steps=2,
     )
@@ -81,6 +82,7 @@ def test_replaced_tokens_are_found_in_packed_rows(tmp_path, untraced, records):
         generator_hidden_size=0.5,
         num_train_steps=2,
         do_eval=True,
+        eval_batch_size=100,
     )
     assert float(pretraining.results(tmp_path)["disc_loss"]) > 0
 

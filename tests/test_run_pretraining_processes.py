@@ -24,7 +24,7 @@ from text.records import blocks, framing
 
 
 @pytest.mark.exhaustive
-def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
+def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch, untraced):
     """One replica, then two, then one; over the end of whole rounds and of an epoch."""
     many = tmp_path / "many"
     many.write_bytes(framing.frame(list(framing.read(RECORDS)) * 3))  # 2,514
@@ -44,7 +44,8 @@ def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
         f"{ROOT}/tests/programs/{name}.py" for name in ("on_two_cpus", "elastic")
     ]
     given = json.dumps(flags(tmp_path / "elastic", **changes))
-    done = forked.finished([sys.executable, *programs, given, "2"])
+    line = [sys.executable, *programs, given, "2"]
+    done = forked.finished(line, untraced=True)
     assert done.returncode == 0, done.stderr
     said = re.findall(r"on \d device|continuing from step \d+", done.stdout)
     assert said == [

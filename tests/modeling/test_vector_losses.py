@@ -78,7 +78,8 @@ def test_scores_order_cosines():
         for j in range(3)
         if scores[i] < scores[j]
     ]
-    (loss, weight), (right, number) = vector_losses.cosent(
+    compiled = tf.function(vector_losses.cosent, jit_compile=True)  # as on a TPU
+    (loss, weight), (right, number) = compiled(
         tf.constant(vectors),
         {"scores": tf.constant(scores)},
         tf.ones(3),

@@ -64,7 +64,7 @@ def windows_rows(monkeypatch):
 
 @pytest.mark.exhaustive
 def test_an_encoder_of_one_file_is_trained_exported_and_converted(
-    windows_rows, tmp_path, capsys
+    windows_rows, tmp_path, capsys, untraced
 ):
     given = {
         "config": windows.WindowsConfig(3000),

@@ -240,7 +240,7 @@ def test_passes_that_would_be_equal_are_refused(tmp_path):
 
 
 def train(folder, records, **changes):
-    given = {"input_file": [records], "do_eval": True} | changes
+    given = {"input_file": [records], "do_eval": True, "eval_batch_size": 100} | changes
     run_pretraining.main(run_pretraining.Options(**flags(folder, **given)))
 
 

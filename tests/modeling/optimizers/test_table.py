@@ -32,7 +32,9 @@ def test_every_name_has_an_algorithm_and_a_schedule():
 
 
 @pytest.mark.exhaustive
-def test_an_optimizer_of_one_file_trains_and_goes_on(tmp_path, capsys, monkeypatch):
+def test_an_optimizer_of_one_file_trains_and_goes_on(
+    tmp_path, capsys, monkeypatch, untraced
+):
     monkeypatch.setitem(table.ALGORITHMS, "lion", lion.ROW)
     given = {"optimizer": "lion", "save_checkpoints_steps": 2}
     weights = pretraining.run_twice(tmp_path, capsys, **given)

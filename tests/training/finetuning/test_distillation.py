@@ -95,12 +95,17 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", tiers.cases(CHANGES, ["teacher"]))
-def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys, change):
+@pytest.mark.parametrize(
+    "names", tiers.cases(["teacher", "text length tokenizer"], ["teacher"])
+)
+def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys, names):
+    """One thing after the other."""
     assert asked(files, capsys)
     assert not asked(files, capsys)
-    changes = CHANGES[change](files)
-    assert asked(files, capsys, **changes)
+    changes = {}
+    for name in names.split():
+        changes |= CHANGES[name](files)
+        assert asked(files, capsys, **changes), name
     assert not asked(files, capsys, **changes)
 
 
@@ -177,7 +182,7 @@ def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path
     files = distillation.write("single", tmp_path)
     distillation.teach(files)
     without_dropout(files)
-    given = EVERY_LOSS | {"learning_rate": [1e-3]}
+    given = EVERY_LOSS | {"learning_rate": [1e-3], "do_eval": True}
     expected = files.run("one", **given)
     program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
     both = {"distribution": "mirrored", "gradient_accumulation_steps": 2}
@@ -187,6 +192,10 @@ def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path
     assert done.returncode == 0, done.stderr
     assert "on 2 devices" in done.stdout
     check_same(jobs.weights(tmp_path, "replicas"), expected, atol=1e-5)
+    loss, expected = (
+        jobs.results(tmp_path, n)["eval_loss"] for n in ("replicas", "one")
+    )
+    assert loss == pytest.approx(expected, abs=1e-5)
     # Hosts share the answers that the first one keeps.
     expected = files.run("asked")
     flags = files.given("hosts", **TRAINED, distribution="multi_worker")

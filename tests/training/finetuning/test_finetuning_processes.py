@@ -1,15 +1,14 @@
-"""Fine-tuning beside another process, on two replicas, on two hosts."""
+"""Fine-tuning beside another process, and on two hosts; on two replicas, see
+test_distillation.py."""
 
 import dataclasses
 import json
 import re
-import sys
 import time
 
 import numpy as np
 import pytest
 
-import tests
 from training.storage.folder import Folder
 from errors import UserError
 from files import local
@@ -55,30 +54,6 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
 
 
 @pytest.mark.exhaustive
-def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
-    """In processes of their own: one may hold a single MirroredStrategy."""
-    config = dataclasses.replace(
-        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    (folder / "config.json").write_text(config.to_json_string())
-    given = {"do_eval": True, "num_train_epochs": [1.0]}
-    with jobs.untraced():
-        run(folder, output_dir=str(folder / "one"), **given)
-    program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
-    both = {"distribution": "mirrored", "gradient_accumulation_steps": 2}
-    script = command(folder, **both, **given)[1:]
-    done = forked.finished([sys.executable, program, *script])
-    assert done.returncode == 0, done.stderr
-    assert "on 2 devices" in done.stdout
-    expected, got = weights(folder, "one"), weights(folder)
-    for key, value in expected.items():
-        np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
-    assert results(folder)["eval_loss"] == pytest.approx(
-        results(folder, "one")["eval_loss"], abs=1e-5
-    )
-
-
-@pytest.mark.exhaustive
 def test_two_hosts_fine_tune_as_one(folder):
     config = dataclasses.replace(
         TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
@@ -92,7 +67,8 @@ def test_two_hosts_fine_tune_as_one(folder):
         "num_train_epochs": [1.0],
         "eval_every_steps": 4,
     }
-    run(folder, output_dir=str(folder / "one"), **changes)
+    with jobs.untraced():
+        run(folder, output_dir=str(folder / "one"), **changes)
     line = command(folder, distribution="multi_worker", **changes)
     chief, second = forked.hosts_finished({"worker": [line, line]})
     for host in (chief, second):

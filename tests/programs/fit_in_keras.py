@@ -50,8 +50,7 @@ HEAD = np.sin(np.arange(32.0)).reshape(16, 2)  # normalized outputs have a sum o
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 # By XLA, each training would take seconds more, and of a few updates tracing takes nearly
 # all; JAX always compiles.
-BACKEND = keras.backend.backend()
-IS_TENSORFLOW = BACKEND == "tensorflow"
+IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 UNCOMPILED = {"jit_compile": False} if IS_TENSORFLOW else {}
 UNTRACED = UNCOMPILED | ({"run_eagerly": True} if IS_TENSORFLOW else {})
 
@@ -254,12 +253,11 @@ def main(folder, part="bert"):
     else:
         check_dropout()
         check_heads()
-        check_training()
-        if BACKEND != "jax":  # there, door.py has the losses and files of TensorFlow
-            check_learning()
-        if BACKEND == "torch":  # on TensorFlow, `formats` does
+        if not IS_TENSORFLOW:  # there, `formats` does, and the page on Python
             check_formats(BERT, folder)
-    print("all checks passed on", BACKEND)
+        check_training()
+        check_learning()
+    print("all checks passed on", keras.backend.backend())
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def test_every_step_has_a_figure_or_a_reason(tmp_path):
         if "records_setting" in figures:
             assert figures["share_of_bare_update"] > 0
     assert page.count(": 0 differ") == 1
-    assert page.count(" passed in ") == 2
+    assert page.count(" passed in ") == 1
 
 
 def fails(bench, seconds, note):
@@ -64,7 +64,7 @@ def test_what_fails_or_has_no_time_is_a_line_and_the_rest_is_kept(tmp_path):
 @pytest.mark.exhaustive
 def test_every_stage_of_the_input_is_measured(capsys):
     input.main(
-        input.Options(records=6000, lengths=[32], batch_size=16, rounds=1, turn=320)
+        input.Options(records=600, lengths=[32], batch_size=16, rounds=1, turn=320)
     )
     lines = capsys.readouterr().out.splitlines()
     stages = ["shuffled records", "parsed batches", "parsed batches, mixed"]

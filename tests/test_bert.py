@@ -408,7 +408,8 @@ def test_fit_on_replicas_equals_one_device(tmp_path):
     fit_in_keras(tmp_path, part="replicas")
 
 
-# By XLA, the page's two trainings would take as long as all the rest of it.
+# By XLA, the page's two trainings would take as long as all the rest of it; the notebook
+# and fit_in_keras.py compile theirs.
 _UNCOMPILED = """
 from keras.src.trainers import trainer
 trainer.model_supports_jit = lambda model: False
@@ -416,15 +417,13 @@ trainer.model_supports_jit = lambda model: False
 
 
 @pytest.mark.exhaustive
-def test_every_block_of_the_page_runs(tmp_path, request):
+def test_every_block_of_the_page_runs(tmp_path):
     """In a process of its own: `fit` takes gigabytes where thousands of functions are."""
     shutil.copytree(MODEL, tmp_path / "uncased_L-2_H-128_A-2")
     lines = ["text,label", *["It is good.,good", "It is bad.,bad"] * 16]
     (tmp_path / "reviews.csv").write_text("\n".join(lines) + "\n")
     program = "\n".join(test_docs.blocks("python.md", "python"))
-    if not request.config.getoption("everything"):
-        program = _UNCOMPILED + program
-    (tmp_path / "page.py").write_text(program)
+    (tmp_path / "page.py").write_text(_UNCOMPILED + program)
     line = [sys.executable, str(tmp_path / "page.py")]
     done = forked.finished(line, cwd=tmp_path)
     assert "(2, 32, 64) (2, 64)" in done.stdout, done.stderr

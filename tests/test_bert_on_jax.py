@@ -17,6 +17,8 @@ def _run(folder, backend, *arguments):
         done = forked.finished(line)
     else:
         env = jobs.ENVIRONMENT | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
+        # It compiles hundreds of functions, each for one or a few calls.
+        env["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
         done = jobs.finished(line, env=env)
     assert done.returncode == 0, done.stderr
     with np.load(folder / f"{backend}_{arguments[0]}.npz") as file:

@@ -10,7 +10,7 @@ from tests import classifier, jobs, tiny
 from text.graphs import windows_graph
 from text.instances import text_windows
 
-LONG = {"max_seq_length": 8, "doc_stride": 4, "num_train_epochs": [6.0]}
+LONG = {"max_seq_length": 8, "doc_stride": 4, "num_train_epochs": [1.0]}
 
 
 @pytest.fixture
@@ -75,7 +75,9 @@ def test_a_graph_reads_the_same_windows(most):
 @pytest.mark.parametrize(
     "pooling", ["first", pytest.param("mean", marks=pytest.mark.exhaustive)]
 )
-def test_the_whole_text_answers_alone_and_in_an_export(folder, pooling, capsys):
+def test_the_whole_text_answers_alone_and_in_an_export(
+    folder, pooling, capsys, untraced
+):
     changes = {"window_pooling": pooling, "do_predict": True, "do_export": True}
     run(folder, do_train=True, do_eval=True, **changes)
     said = capsys.readouterr().out
@@ -88,7 +90,7 @@ def test_the_whole_text_answers_alone_and_in_an_export(folder, pooling, capsys):
 
 @pytest.mark.exhaustive
 def test_a_killed_run_goes_on_and_a_model_remembers_its_windows(
-    folder, tmp_path, capsys
+    folder, tmp_path, capsys, untraced
 ):
     def classify(source, **changes):
         own = {"task_name": "custom", "data_dir": str(folder), **LONG}

@@ -226,7 +226,7 @@ def test_answers_are_those_of_python(pairs, lengths, seed, values, options):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_answers_to_real_questions_are_those_of_python(version, null):
+def test_answers_to_real_questions_are_those_of_python(version, null, untraced):
     content = json.loads((GOLDEN / f"{version}_dev.json").read_text("utf-8"))
     pairs = [
         (question["question"], paragraph["context"])
@@ -260,7 +260,7 @@ def test_rows_may_begin_with_text_and_their_end_means_no_answer(family, untraced
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("threshold", [float("-inf"), -1.0, 1e9, float("inf")])
-def test_the_threshold_decides_whether_there_is_an_answer(threshold):
+def test_the_threshold_decides_whether_there_is_an_answer(threshold, untraced):
     asked = Asked([("a", text) for text in ("cat the", "the", "")] * 9, LENGTHS[2])
     logits = asked.logits(np.random.default_rng(1), FINE)
     found = check_answers(asked, logits, with_null=True, null_threshold=threshold)
@@ -273,7 +273,7 @@ def test_the_threshold_decides_whether_there_is_an_answer(threshold):
 
 
 @pytest.mark.exhaustive
-def test_without_a_candidate_the_answer_is_python_s():
+def test_without_a_candidate_the_answer_is_python_s(untraced):
     pairs = [("a", ""), ("", "\0 \n"), ("a", "cat"), ("", "the cat")]
     asked = Asked(pairs, LENGTHS[0])
     logits = np.zeros((2, 2, 12), np.float32)
@@ -288,7 +288,7 @@ def test_without_a_candidate_the_answer_is_python_s():
 
 
 @pytest.mark.exhaustive
-def test_an_empty_batch_has_no_answers():
+def test_an_empty_batch_has_no_answers(untraced):
     for null in (False, True):
         asked = Asked([], LENGTHS[0])
         check_rows(asked)

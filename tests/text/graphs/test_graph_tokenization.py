@@ -18,16 +18,13 @@ from text.tokenizers.word_splitter import is_cjk
 from text.tokenizers.wordpiece import WordPiece
 
 GOLDEN = tests.GOLDEN / "tokenization"
+# Each two values of two switches meet: rules for a character depend on two at most.
 SWITCHES = [
     {},
     {"do_lower_case": False},
-    {"strip_accents": False},
-    {"do_lower_case": False, "strip_accents": True},
-    {"split_cjk": False},
     {"strip_accents": False, "split_cjk": False},
+    {"do_lower_case": False, "strip_accents": True, "split_cjk": False},
 ]
-# Both switches at once; if they differ, the exhaustive tier says which is the guilty one.
-DEFAULT = [{}, {"do_lower_case": False}, SWITCHES[-1]]
 # Each alone or beside others is treated in some way of its own.
 NASTY = [
     *"aAbzßİıΣσςͅʼ'ʰ.,$^~ \t\n\r\x00\x0b\x1c\x85\u00a0\u2028\u3000\ufeff\u200d\ufffd",
@@ -92,7 +89,7 @@ def test_golden_texts(case, tmp_path):
     assert unlike(WordPiece(golden_vocabulary(case), **switches), tmp_path, texts) == []
 
 
-@pytest.mark.parametrize("switches", tiers.cases(SWITCHES, DEFAULT), ids=str)
+@pytest.mark.parametrize("switches", tiers.cases(SWITCHES, SWITCHES[:3]), ids=str)
 def test_random_strings(switches, tmp_path):
     pieces = [*"abzßσς中가", "##a", "##b", "##σ", "##ς", "##\u0301", "\u302e", "½"]
     texts = random_texts(2_000, seed=len(str(switches)))

@@ -1,6 +1,7 @@
 """Tagging in a graph: rows, entities and tags equal those of text/tasks/tags.py."""
 
 import dataclasses
+import functools
 import random
 
 import numpy as np
@@ -128,11 +129,20 @@ def rows_of(tokenizer, words, length, in_context):
     return found, *tags_graph.rows(tokenizer, pieces, found, length)
 
 
+@pytest.fixture(scope="module")
+def graphs(tokenizers):
+    """`rows_of` in graphs of any length, by `in_context`."""
+    specs = tf.TensorSpec([None, None], tf.string), tf.TensorSpec([], tf.int32)
+    as_graph = functools.partial(tf.function, input_signature=specs, autograph=False)
+    rows = functools.partial(rows_of, tokenizers[1])
+    return [as_graph(functools.partial(rows, in_context=x)) for x in (False, True)]
+
+
 @given(requests(), st.integers(3, 12), st.booleans())
-def test_rows_are_those_of_python(tokenizers, lists, length, in_context):
-    exact, tokenizer = tokenizers
+def test_rows_are_those_of_python(tokenizers, graphs, lists, length, in_context):
+    exact, _ = tokenizers
     words = requests_of(lists)
-    found, batch, places = rows_of(tokenizer, words, length, in_context)
+    found, batch, places = graphs[in_context](words, tf.constant(length))
     pairs = zip(batch["input_ids"].numpy(), batch["input_mask"].numpy(), strict=True)
     ids = [row[mask > 0].tolist() for row, mask in pairs]
     assert not batch["segment_ids"].numpy().any()

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 import tests
-from tests import forked, jobs
+from tests import jobs
 
 ROOT = tests.ROOT
 # On the ground: command_line.py imports options.py, options.py errors.py, and errors.py
@@ -290,7 +290,7 @@ def test_what_keras_only_looks_for_is_not_loaded_at_the_start(tmp_path):
         "import run_classifier, sys; print(*sys.modules)\n"
         "import sklearn, matplotlib, jax\n"
     )
-    done = forked.finished([sys.executable, str(program)])
+    done = jobs.finished([sys.executable, str(program)])
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert "keras" in loaded and not loaded & {"sklearn", "matplotlib", "jax"}

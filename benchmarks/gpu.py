@@ -408,7 +408,7 @@ def steps(settings: dict[str, Size]) -> list[Step]:
         Step("run_classifier.py with length buckets", 180, _fine_tune),
         *updates(first, "ours"),
     ]
-    if others:  # as well
+    if others:
         found.append(_kill_step(False, 120))
     for setting in others:
         found += updates(setting, "ours, JAX", "ours", seconds=180)

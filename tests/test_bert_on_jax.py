@@ -85,6 +85,7 @@ def test_what_jax_cannot_do_is_said_in_one_line(on_jax):
     assert str(on_jax["wrong"]).startswith("input_ids has -1; it must be from 0 to")
 
 
+@pytest.mark.exhaustive
 def test_another_backend_of_keras_json_is_refused(tmp_path):
     (tmp_path / "keras.json").write_text(json.dumps({"backend": "numpy"}))
     env = jobs.ENVIRONMENT | {"KERAS_HOME": str(tmp_path)}

@@ -111,6 +111,7 @@ def is_killed_when(condition, undisturbed):
     return process.returncode != 0
 
 
+@pytest.mark.exhaustive
 def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     plain = -(-CORPUS.stat().st_size // 2_000)
 

@@ -195,6 +195,7 @@ def test_a_package_elsewhere_is_added_by_being_installed_whatever_the_line(stran
     check_added(core, package)
 
 
+@pytest.mark.exhaustive
 def test_a_package_elsewhere_is_added_by_a_line_and_no_row_is_lost(stranger):
     core, package = stranger
     add_line(core, "acme_windows")

@@ -93,6 +93,7 @@ def test_files_of_vectors(model, rows, vectors, tmp_path, kind):
     assert array.nbytes == len(TEXTS) * width
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("output", ["vectors.npy", "vectors.h5", "v.jsonl", "index"])
 @pytest.mark.parametrize("after_the_note", [True, False])
 def test_killed_and_continued_the_bytes_are_the_same(

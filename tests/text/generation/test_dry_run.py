@@ -184,6 +184,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_sample_of_other_formats_foretells_the_records(folder, monkeypatch, name):
     monkeypatch.setattr(sample, "_BYTES", 150_000)

@@ -44,6 +44,7 @@ def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.exhaustive
 def test_a_host_that_refuses_ends_all_in_one_line(tmp_path):
     script = [*fine_tuning(tmp_path), "--distribution=multi_worker"]
     lacking = [*script, "--data_dir=nowhere"]

@@ -395,10 +395,10 @@ def steps(settings: dict[str, Size]) -> list[Step]:
         *updates(first, *theirs),
         _records_step(first, "static", 240),
         *updates(first, "ours, JAX"),
-        _kill_step(True, 180),
+        _kill_step(bool(others), 180),  # small, XLA would take most of the time
         _tests_step("tests/modeling", 150),
     ]
-    if others:  # small, it would be the same once more
+    if others:  # small, one folder is enough
         found.append(_tests_step("tests/training/run", 150))
     for setting in sorted(others, key=lambda name: name != FOUR):
         found += updates(setting, gpu_report.OURS, *theirs, seconds=240)

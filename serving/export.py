@@ -184,11 +184,12 @@ def save(output_dir: str, product: Product, card: str) -> str:
     """
     final = os.path.join(output_dir, predictor.FOLDER)
     print(f"exporting to {final}", flush=True)
+    product = _with_expectations(product)
     with export_folder.replacing(final) as directory:
-        signatures = _write(product, directory)
+        _write(product, directory)
         _write_warm_up(product, directory)
         print("loading the export in another process to check it", flush=True)
-        _check(_with_expectations(product, signatures), directory)
+        _check(product, directory)
         _convert(product, directory)
         checksum = export_folder.write_card(directory, final, card)
         _describe(product, directory, checksum)
@@ -198,8 +199,7 @@ def save(output_dir: str, product: Product, card: str) -> str:
 # === Writing =========================================================================
 
 
-def _write(product: Product, directory: str) -> dict:
-    """Returns the signatures of text/1."""
+def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = graph_of(product.tokenizer, scratch)
         network = _network(product.model, product.layout)
@@ -211,7 +211,6 @@ def _write(product: Product, directory: str) -> dict:
         _save_model(product.model, signatures, text, tokenizer=tokenizer)
         if product.formats:
             _write_processing(product, directory, tokenizer, network["serving_default"])
-    return signatures
 
 
 def _write_processing(product, directory, tokenizer, network) -> None:
@@ -249,14 +248,13 @@ def _texts(product, most: int | None = None) -> dict:
     }
 
 
-def _with_expectations(product: Product, signatures: Mapping) -> Product:
+def _with_expectations(product: Product) -> Product:
     """With what each further signature must give."""
     more = dict(product.more)
     for name, (function, expected) in more.items():
         if expected is None:
-            served = predictor.Served(_description(product), signatures[name], name)
-            with tf.device("CPU"):
-                outputs = served.outputs(product.requests[:_CHECKED])
+            alone = dataclasses.replace(product, serve=function, more={})
+            outputs = make_served(alone, name).outputs(product.requests[:_CHECKED])
             numbers = {k: v for k, v in outputs.items() if v.dtype == np.float32}
             more[name] = function, numbers
     return dataclasses.replace(product, more=more)
@@ -270,8 +268,10 @@ def _convert(product: Product, directory: str) -> None:
             source = os.path.join(directory, TENSORS)
             folders = {"float32": directory}
             [file] = _portable(name, source, product, folders).values()
-            what = f"the {name} file returns different"
-            _compare_arrays(what, product.outputs, _run(name, file, product.batch))
+            outputs = _run(name, file, product.batch)
+            _compare_arrays(
+                f"the {name} file returns different", product.outputs, outputs
+            )
         return
     print(f"comparing {product.precision} with float32", flush=True)
     rows = product.compared.batch

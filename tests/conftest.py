@@ -4,6 +4,7 @@ import collections
 import ctypes
 import gc
 import importlib.util
+import itertools
 import json
 import os
 import select
@@ -172,11 +173,21 @@ def drawn(_drawing, monkeypatch):
     monkeypatch.setattr("training.run.report._draw", _drawing)
 
 
-def _kinds_of(product):
-    """What decides which operations and files an export has; how they are loaded depends
-    on one at a time."""
-    yield from (product.form, type(product.tokenizer).__name__, *product.more)
-    yield from (product.config.architecture, product.precision)
+def _kinds_of(export, product, directory):
+    """What loading an export can depend on, one at a time: its operations, and what
+    decides which files and signatures it has.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = os.path.join(directory, export.TEXT, "saved_model.pb")
+    with open(path, "rb") as file:
+        [saved] = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
+    functions = (function.node_def for function in saved.graph_def.library.function)
+    nodes = itertools.chain(saved.graph_def.node, *functions)
+    yield from {node.op for node in nodes}
+    yield from (product.form, *(f"{name} of {product.form}" for name in product.more))
+    yield from (type(product.tokenizer).__name__, product.config.architecture)
+    yield product.precision
 
 
 def _check_here(export, product, directory):
@@ -200,11 +211,11 @@ def _check_here(export, product, directory):
 @pytest.fixture(scope="session", autouse=True)
 def _reloading(request, tmp_path_factory):
     """Exports are checked by forks, which have our modules; test_export.py has one by a
-    process that has not. This is the first export of what needs another graph or other
-    files, in whichever process of the tests, the first of all also as a server loads it,
-    and those of modules that use `every_export_is_checked`. In the default tier, the form
-    tells them apart. Where all is tested, a server loads each of these, and this process
-    loads the others. test_graph_sessions.py has every kind of vocabulary in a server.
+    process that has not. A fork checks the first export of each form whose graph is unlike
+    that of others, in whichever process of the tests, the first of all also as a server
+    loads it, and those of modules that use `every_export_is_checked`. Where all is tested,
+    it is the first of each kind (`_kinds_of`), all as a server loads them, and this process
+    checks the others. test_graph_sessions.py has every kind of vocabulary in a server.
     """
     export = sys.modules.get("serving.export")
     if export is None:
@@ -232,7 +243,9 @@ def _reloading(request, tmp_path_factory):
         if not everything:
             if product.form in _CHECKED and is_first(product.form):
                 check(product, directory)
-        elif any([is_first(kind) for kind in _kinds_of(product)]):
+            return
+        first = [is_first(kind) for kind in _kinds_of(export, product, directory)]
+        if any(first):
             check(product, directory)
         else:
             _check_here(export, product, directory)

@@ -243,7 +243,6 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
 # --- Kills ---------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
 def test_an_export_answers_as_the_run_that_made_it(json_trained):
     """Sets differ in their number of choices."""
     expected = jobs.predictions(json_trained)

@@ -10,7 +10,7 @@ from tests import classifier, jobs, tiny
 from text.graphs import windows_graph
 from text.instances import text_windows
 
-# Of fewer epochs, a model answers alike whichever windows it reads.
+# After fewer epochs, a model answers alike whichever windows it reads.
 LONG = {"max_seq_length": 8, "doc_stride": 4, "num_train_epochs": [6.0]}
 
 

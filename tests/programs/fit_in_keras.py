@@ -46,7 +46,7 @@ BATCH = {
     "input_mask": np.ones((8, 6), "int32"),
 }
 LABELS = np.arange(8) % 2
-HEAD = np.sin(np.arange(32.0)).reshape(16, 2)  # normalized outputs have a sum of 0
+HEAD = np.sin(np.arange(32.0)).reshape(16, 2)  # not constant: outputs have a sum of 0
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 # By XLA, each training would take seconds more, and of a few updates tracing takes nearly
 # all; JAX always compiles.

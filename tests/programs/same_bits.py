@@ -104,7 +104,7 @@ def main():
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
     few = {"long rows, many weights": (one, _BOTH, 2, {})}
-    # Each size, number type, number of parts and compiler with those that it meets.
+    # Sizes, number types and divisions; XLA, which treats all numbers alike, once.
     others = {
         "replicas, long rows": (mirrored, _BOTH | {"length": 512}, 4, {}),
         "replicas, accumulation, bfloat16": (

@@ -77,7 +77,7 @@ def export_masks(output_dir, **changes):
 def whole(request, tmp_path_factory):
     """A folder with an export; in every format and checked, where everything is tested.
 
-    Also what the process answered that has checked it.
+    Also the answers of the process that checked it.
     """
     folder, answers, formats = tmp_path_factory.mktemp("whole"), {}, []
     reload = export._reload
@@ -118,7 +118,7 @@ def test_masks_in_fewer_bits_and_other_formats(
     output, most, files = whole[0], 1e-4, ["model.onnx", "model.tflite"]
     if precision == "int8":
         output, most, files = tmp_path, 0.05, ["text/1", *files]
-        # Precision and form never meet there: test_small_exports.py has it.
+        # test_small_exports.py has int8 checked by another process.
         monkeypatch.setattr(export, "_check", lambda product, directory: None)
         export_masks(output, export_precision=precision, export_formats=FORMATS)
         report = json.loads((output / "export" / "precision.json").read_text())

@@ -1,5 +1,6 @@
 """Exports of fewer bits: nearly the same answers from a smaller file, or no export."""
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -14,7 +15,7 @@ from training.storage.folder import Folder
 from errors import UserError
 from serving import export, quantized, speed
 from serving.predictor import Predictor
-from tests import jobs, tiny
+from tests import graph_session, jobs, tiny
 from tests.serving.texts import TINY
 
 WORDS = "the a cat dog sat ran on under mat hat red blue".split()
@@ -99,7 +100,6 @@ MOST_BYTES = {"bfloat16": 0.6, "float16": 0.7, "int8": 0.5}
 def test_fewer_bits_answer_nearly_the_same(
     folder, expected, every_export_is_checked, precision, formats
 ):
-    """A server, which unpacks the weights when it loads the model, included."""
     given = {"export_precision": precision, "export_formats": formats}
     explains = precision == "float16"
     run(folder, do_export=True, export_attributions=explains, **given)
@@ -121,6 +121,13 @@ def test_fewer_bits_answer_nearly_the_same(
     assert weights.stat().st_size < MOST_BYTES[precision] * 4 * NUM_WEIGHTS
     with pytest.raises(UserError, match=f"its weights are {precision}, and only"):
         exported.unpack(str(directory), Folder.open(str(folder / "unpacked")))
+
+    # A server unpacks the weights when it loads the model.
+    session = graph_session.GraphSession(str(directory / "text" / "1"))
+    with contextlib.closing(session):
+        asked = {"text": np.array(texts(), object)}
+        found = session.run("serving_default", asked)["probabilities"]
+    np.testing.assert_allclose(found, probabilities(predictor), atol=1e-3)
 
     if explains:
         [found] = predictor.explain([{"text": "a cat"}], 1)

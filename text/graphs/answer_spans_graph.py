@@ -225,7 +225,7 @@ def best_answers(
 
     Args:
         start_logits, end_logits: float32 [rows, s]; padding may have any scores.
-        search: see `answer_spans.best_answers`.
+        search: see `answer_spans.Search`.
         null_threshold: `with_null`, the answer is "" if its odds are above this.
     Returns:
         [b] each: answer string; start, end int32, its characters; probability and score

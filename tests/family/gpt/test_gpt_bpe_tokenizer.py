@@ -131,7 +131,6 @@ def test_a_graph_gives_the_same(tokenizer, graph):
     assert made.mask_id is made.mask is None
 
 
-@pytest.mark.exhaustive
 def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
     pairs = [([5, 6], [7, 8, 9]), ([], [7]), ([5] * 9, [6] * 9)]
     sides = zip(*pairs, strict=True)

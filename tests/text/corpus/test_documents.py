@@ -52,7 +52,7 @@ TEXT = st.lists(LINE, max_size=60)
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
 @pytest.mark.parametrize("input_format", LINE_FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-# Endings meet formats, and not what unpacks.
+# How lines end matters to formats, and not to what unpacks.
 @given(lines=TEXT, ending=st.sampled_from(["\n", "\r\n"]))
 def test_pieces_hold_what_the_whole_files_hold(
     tmp_path, small_pieces, input_format, name, ending, lines

@@ -99,7 +99,7 @@ KINDS = ("pairs", "distilled words", *samples.collect("DIVIDED"))
 def test_replicas_accumulation_and_recomputation_equal_one_big_batch(kind, ways):
     """All at once; if they do not, each way alone says which is the guilty one.
 
-    One kind in graphs, the others as written: below, an update of each is compiled.
+    One kind in graphs, the others as written: below, XLA translates an update of each.
     """
     line = jobs.command("tests/programs/train_on_replicas.py", {})
     done = forked.finished([*line, RECORDS, kind, *ways], untraced=kind != "pairs")

@@ -42,10 +42,11 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """After a whole run, with its export."""
+    """After a whole run, with its export, also as a file."""
     folder = write_files(tmp_path_factory.mktemp("trained"))
     with jobs.untraced():
-        run(folder, learning_rate=[1e-2], do_export=True, **WHOLE, **SAVED)
+        given = {"learning_rate": [1e-2], "export_formats": ["onnx"]}
+        run(folder, do_export=True, **given, **WHOLE, **SAVED)
     return folder
 
 

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.usefixtures("untraced")
 WRITTEN = {"spans": "predictions.json", "tags": "predictions.txt"}
 
 
-@pytest.mark.parametrize("kind", tiers.cases(KINDS, ["single"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_script_trains_a_student_and_prints_both_scores(kind, taught, capsys):
     """With unlabeled rows."""
     files = taught(kind)

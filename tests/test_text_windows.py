@@ -73,9 +73,8 @@ def test_a_graph_reads_the_same_windows(most):
         )
 
 
-@pytest.mark.parametrize(
-    "pooling", ["first", pytest.param("mean", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_the_whole_text_answers_alone_and_in_an_export(
     folder, pooling, capsys, untraced
 ):

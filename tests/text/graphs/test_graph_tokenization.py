@@ -89,7 +89,7 @@ def test_golden_texts(case, tmp_path):
     assert unlike(WordPiece(golden_vocabulary(case), **switches), tmp_path, texts) == []
 
 
-@pytest.mark.parametrize("switches", tiers.cases(SWITCHES, SWITCHES[:3]), ids=str)
+@pytest.mark.parametrize("switches", tiers.cases(SWITCHES, SWITCHES[:3:2]), ids=str)
 def test_random_strings(switches, tmp_path):
     pieces = [*"abzßσς中가", "##a", "##b", "##σ", "##ς", "##\u0301", "\u302e", "½"]
     texts = random_texts(2_000, seed=len(str(switches)))

@@ -395,7 +395,7 @@ def steps(settings: dict[str, Size]) -> list[Step]:
         *updates(first, *theirs),
         _records_step(first, "static", 240),
         *updates(first, "ours, JAX"),
-        _kill_step(bool(others), 180),  # small, XLA would take most of the time
+        _kill_step(True, 180),
         _tests_step("tests/modeling", 150),
     ]
     if others:  # small, one folder is enough

@@ -104,7 +104,6 @@ def main():
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
     few = {"long rows, many weights": (one, _BOTH, 2, {})}
-    # Sizes, number types and divisions; XLA, which treats all numbers alike, once.
     others = {
         "replicas, long rows": (mirrored, _BOTH | {"length": 512}, 4, {}),
         "replicas, accumulation, bfloat16": (
@@ -113,6 +112,7 @@ def main():
             4,
             bfloat16 | {"accumulation": 2},
         ),
+        "XLA": (one, _WEIGHTS, 10, {"xla": True}),
         "XLA, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"xla": True}),
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),
         "accumulation": (one, _WEIGHTS, 10, {"accumulation": 4}),

@@ -21,7 +21,7 @@ SAME_BITS = os.path.join(ROOT, "tests", "programs", "same_bits.py")
 
 
 @pytest.mark.parametrize(
-    "ways, number", tiers.cases([("few", 1), ("others", 6)], [("few", 1)])
+    "ways, number", tiers.cases([("few", 1), ("others", 7)], [("few", 1)])
 )
 def test_two_processes_train_to_the_same_bits_in_every_way(ways, number, tmp_path):
     """Side by side: what races, does so while cores are short. Hash seeds differ, because

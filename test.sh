@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets everything up and runs the tests, in up to four processes: one more than there are
 # cores, because some tests wait. Arguments go to pytest: `./test.sh -m 'not slow'` takes a
-# minute, `./test.sh --everything` also runs what repeats for more cases, or takes long.
+# few minutes, `./test.sh --everything` also runs what repeats for more cases, or takes long.
 # Files run in the order of tests/durations.json, the longest first. A process that dies fails
 # the run: in place of one, pytest-xdist would start another and then wait for ever.
 source "$(dirname "${BASH_SOURCE[0]}")/requirements/setup.sh"

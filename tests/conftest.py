@@ -179,8 +179,10 @@ def _kinds_of(export, product, directory):
     """
     from tensorflow.core.protobuf import saved_model_pb2
 
+    from files import anywhere
+
     path = os.path.join(directory, export.TEXT, "saved_model.pb")
-    with open(path, "rb") as file:
+    with anywhere.open_file(path) as file:
         [saved] = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
     functions = (function.node_def for function in saved.graph_def.library.function)
     nodes = itertools.chain(saved.graph_def.node, *functions)

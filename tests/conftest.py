@@ -11,6 +11,7 @@ import select
 import shutil
 import sys
 import termios
+import time
 import types
 
 import absl.logging
@@ -65,15 +66,38 @@ def pytest_configure(config):
 
 
 class _Durations:
-    """The seconds of each file, its fixtures included, and of each test, all its cases
-    together, whichever process ran them."""
+    """The seconds of each file, its fixtures included, of each fixture that tests of a file
+    share, and of each test, all its cases together, whichever process ran them."""
 
     def __init__(self):
         self._seconds = collections.Counter()
+        self._made = {}  # fixtures of the test that is being set up
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        self._made = {}
+        try:
+            return (yield)
+        finally:  # its report tells another process
+            item.user_properties.append(("fixtures", self._made))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef, request):
+        began = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope == "module":
+                name = f"{request.node.nodeid}::{fixturedef.argname}"
+                self._made[name] = time.perf_counter() - began
 
     def pytest_runtest_logreport(self, report):
+        made = {}
+        if report.when == "setup":
+            made = dict(report.user_properties)["fixtures"]
+        self._seconds.update(made)  # adds
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
-        self._seconds[_name_of(report.nodeid)] += report.duration
+        self._seconds[_name_of(report.nodeid)] += report.duration - sum(made.values())
 
     def pytest_sessionfinish(self, session):
         if not hasattr(session.config, "workerinput"):
@@ -93,7 +117,7 @@ def _name_of(nodeid):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Marks as slow what takes more than a second, and orders the files."""
+    """Marks as slow what takes over a second, or needs what does, and orders the files."""
     seconds = collections.Counter(json.loads(_DURATIONS.read_text()))
     if not config.getoption("everything"):
         kept, left_out = [], []
@@ -106,7 +130,9 @@ def pytest_collection_modifyitems(config, items):
         for name in {_name_of(item.nodeid) for item in left_out} - names:
             seconds[name.partition("::")[0]] -= seconds[name]
     for item in items:
-        if _name_of(item.nodeid) in seconds:
+        module = item.nodeid.partition("::")[0]
+        needed = (f"{module}::{fixture}" for fixture in item.fixturenames)
+        if any(name in seconds for name in (_name_of(item.nodeid), *needed)):
             item.add_marker("slow")
     # The longest files first: as the last, they would leave the other processes idle.
     items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])

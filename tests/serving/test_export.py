@@ -387,6 +387,7 @@ def assert_onnx_and_litert_say_the_same(
         np.testing.assert_allclose(found, expected[row : row + 1], rtol=0, atol=1e-5)
 
 
+@pytest.mark.without_family
 def test_onnx_and_litert_say_the_same(exported):
     assert_onnx_and_litert_say_the_same(exported / "output" / "export")
 

@@ -40,7 +40,7 @@ class ModernBertGraph(ByteBpeGraph):
         ids = [tokenizer.vocabulary.ids[token] for token in cut_out]
         self._cut_out_ids = tf.constant(ids, tf.int32)
 
-    def encode_with_offsets(self, texts):
+    def pieces_with_offsets(self, texts):
         normal, starts, ends = self._normalize(texts)
         characters = tf.RaggedTensor.from_row_splits(
             tf.range(tf.size(normal.flat_values)), normal.row_splits, validate=False
@@ -136,14 +136,14 @@ class ModernBertGraph(ByteBpeGraph):
     def _encode_normal(self, texts):
         """Of texts in form C: ids, starts and ends, each int32 [n, (tokens)]."""
         if not self._pattern:
-            return super().encode_with_offsets(texts)
+            return super().pieces_with_offsets(texts)
         marked = tf.strings.regex_replace(texts, f"({self._pattern})", _MARKED)
         parts = tf.strings.split(marked, _MARK)
         flat = parts.flat_values
         matches = flat[:, None] == self._cut_out[None]
         is_cut_out = tf.reduce_any(matches, 1)
         number = tf.argmax(tf.cast(matches, tf.int32), 1)
-        columns = super().encode_with_offsets(tf.where(is_cut_out, "", flat))
+        columns = super().pieces_with_offsets(tf.where(is_cut_out, "", flat))
         sizes = tf.strings.length(flat, unit="UTF8_CHAR")
         is_spaces = tf.strings.substr(flat, 0, 1) == " "
         own = (

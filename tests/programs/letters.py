@@ -44,7 +44,7 @@ class LettersGraph(graph_tokenizer.GraphTokenizer):
                 ids[ord(token)] = id
         self._ids = graph_tokenizer.of_code_points(ids)
 
-    def encode_with_offsets(self, texts):
+    def pieces_with_offsets(self, texts):
         points = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         ids = points.with_flat_values(self._ids(points.flat_values))
         places = tf.ragged.range(tf.cast(points.row_lengths(), tf.int32))

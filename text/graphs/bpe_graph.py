@@ -156,7 +156,7 @@ class ByteBpeGraph(GraphTokenizer):
         ]
         self._merges = Merges(vocabulary, tokenizer.merges)
 
-    def encode_with_offsets(self, texts):
+    def pieces_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         points = decoded.flat_values
         rows = row_numbers(decoded.row_limits())

@@ -44,6 +44,15 @@ class GraphTokenizer(tf.Module, abc.ABC):
         self.second_segment = vocabulary.second_segment
         self.last_segment = vocabulary.last_segment
         self.document_first = vocabulary.document_first
+        # Traced once, for all signatures of an export. A tf.Module would save a tf.function
+        # of its own accord, but does not look into this.
+        self._encode = functools.partial(
+            tf.function(
+                self.pieces_with_offsets,
+                input_signature=[tf.TensorSpec([None], tf.string)],
+                autograph=False,
+            )
+        )
 
     @property
     def num_special_tokens(self) -> int:
@@ -54,12 +63,16 @@ class GraphTokenizer(tf.Module, abc.ABC):
         """string [n] -> int32 [n, (tokens)]; invalid UTF-8 counts as U+FFFD."""
         return self.encode_with_offsets(texts)[0]
 
-    @abc.abstractmethod
     def encode_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """string [n] -> ids, starts, ends, each int32 [n, (tokens)].
 
         Starts and ends are character offsets; see `Tokenizer.encode_with_offsets`.
         """
+        return self._encode(texts)
+
+    @abc.abstractmethod
+    def pieces_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        """What `encode_with_offsets` returns, as it is traced."""
 
     def tokens(self, ids: tf.Tensor) -> tf.Tensor:
         """int [...] -> string [...], as the vocabulary spells them."""

@@ -54,7 +54,7 @@ class SentencePieceGraph(GraphTokenizer):
         self._sizes = tf.constant(tokenizer.sizes, tf.int32)
         self._splits = _Splits(tokenizer) if tokenizer.splits else None
 
-    def encode_with_offsets(self, texts):
+    def pieces_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         original = decoded.flat_values
         rows = row_numbers(decoded.row_limits())

@@ -59,7 +59,7 @@ class WordsGraph(GraphTokenizer):
     def word_pieces(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """string [n] -> ids and lengths in characters of pieces, int32 [n, (pieces)]."""
 
-    def encode_with_offsets(self, texts):
+    def pieces_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         points, rows = decoded.flat_values, row_numbers(decoded.row_limits())
         points, sources, properties = self._replace(points, rows)

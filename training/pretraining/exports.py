@@ -190,7 +190,10 @@ class MasksExport(TextExport):
             "mask": self.vocabulary.mask,
             "max_predictions_per_seq": self._most,
         }
-        self.more = {"vectors": (self._serve_vectors, self._vectors())}
+
+    @property
+    def more(self):
+        return {"vectors": (self._serve_vectors, self._vectors())}
 
     def network(self):
         objective = self.trainer.for_evaluation

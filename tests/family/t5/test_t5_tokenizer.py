@@ -122,7 +122,7 @@ def test_a_graph_gives_the_same(tokenizer, graph):
 class Writer(GraphTokenizer):
     """Only writes, and so needs no tables for reading, which take seconds to make."""
 
-    encode_with_offsets = tokens = None
+    pieces_with_offsets = tokens = None
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])

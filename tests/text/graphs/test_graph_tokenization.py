@@ -6,6 +6,7 @@ import sys
 import unicodedata
 
 import pytest
+from tensorflow.core.protobuf import saved_model_pb2
 
 import tests
 from training.backend import tf
@@ -79,6 +80,22 @@ def random_texts(number, seed, *, most=12):
         "".join(rng.choices(rng.choice((assigned, NASTY)), k=rng.randrange(most)))
         for _ in range(number)
     ]
+
+
+def test_signatures_share_what_is_traced(tmp_path):
+    """And a SavedModel has it once."""
+    graph = WordPieceGraph(WordPiece(vocabulary("a")), str(tmp_path))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
+    def encode(question, context):
+        ids, (_, starts, _) = graph.encode(question), graph.encode_with_offsets(context)
+        return {"ids": ids.flat_values, "starts": starts.flat_values}
+
+    tf.saved_model.save(graph, str(tmp_path / "saved"), signatures=encode)
+    content = (tmp_path / "saved" / "saved_model.pb").read_bytes()
+    [saved] = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    ops = [n.op for f in saved.graph_def.library.function for n in f.node_def]
+    assert ops.count("UnicodeDecode") == 1
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])

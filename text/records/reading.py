@@ -32,6 +32,7 @@ as_written = tf.autograph.experimental.do_not_convert
 _SHUFFLED_RECORDS = 10_000  # 15 MB of records at 128 tokens
 _OPEN_FILES = 16
 _CHECKED_TOGETHER = 2048
+_AHEAD = 4  # batches, besides those that are being parsed
 
 Schema = tuple[Feature, ...]
 
@@ -286,7 +287,7 @@ class Records:
             return {**features, "row_numbers": _lowest_bits(numbers)}
 
         parsed = batches.enumerate().map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-        return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+        return prefetch(parsed)
 
     def _batches(self, size: int, seed: int, first: int, part: Part) -> tf.data.Dataset:
         """Endless batches of serialized records, string [size], from one of them on."""
@@ -385,7 +386,7 @@ class Records:
         batches = dataset.batch(batch_size).take(max_batches).enumerate().map(fill)
         batches = batches.unbatch()
         parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-        return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+        return prefetch(parsed)
 
     def in_file_order(self, most: int) -> tf.data.Dataset:
         """The serialized records of an evaluation, which takes at most so many."""
@@ -404,9 +405,19 @@ def _lowest_bits(numbers):
     return tf.bitcast(tf.cast(numbers, tf.uint32), tf.int32)
 
 
+def prefetch(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Batches in their order, some of them ahead of what the devices compute."""
+    return batches.with_options(options()).prefetch(_AHEAD)
+
+
 def options() -> tf.data.Options:
+    """How datasets are read: in their order, and as each host divides them itself."""
     options = tf.data.Options()
     options.deterministic = True
+    # Its thread may miss that an iterator ends, which then waits for it, in every fifth
+    # case, for as long as it was used or for a minute (TensorFlow 2.21). Without it,
+    # num_parallel_calls=AUTOTUNE means as many as there are cores, 16 at most.
+    options.autotune.enabled = False
     # Every host slices batches itself (Part).
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF

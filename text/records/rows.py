@@ -216,8 +216,9 @@ class Rows:
         shape = self.layout.shape("input_mask")
         spec = {"input_mask": tf.io.FixedLenFeature(shape, tf.int64)}
         counts = [np.zeros(0, np.int64)]
+        serialized = tf.data.TFRecordDataset(self.path).batch(_PARSED_TOGETHER)
         with _reading(self.path):
-            for some in tf.data.TFRecordDataset(self.path).batch(_PARSED_TOGETHER):
+            for some in serialized.with_options(reading.options()):
                 mask = tf.io.parse_example(some, spec)["input_mask"].numpy()
                 counts.append(mask.sum(axis=-1).reshape(len(mask), -1).max(axis=1))
         return np.concatenate(counts)
@@ -386,7 +387,7 @@ class Rows:
             ),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
-        return parsed.with_options(reading.options()).prefetch(tf.data.AUTOTUNE)
+        return reading.prefetch(parsed)
 
     def _read(self):
         """string [rows]: the serialized rows, on the device where a dataset is made."""

@@ -17,7 +17,7 @@ from training.storage.folder import Folder
 from errors import UserError
 from files import anywhere, json_files
 from modeling.distillation.distilled import TEACHERS
-from text.records import encoding, framing
+from text.records import encoding, framing, reading
 from text.records.rows import Field, Row
 from text.records.schema import Feature
 
@@ -162,9 +162,10 @@ def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
         name: tf.io.FixedLenFeature(shape, tf.float32)
         for name, shape in note["outputs"].items()
     }
+    serialized = tf.data.TFRecordDataset(path).batch(_TOGETHER)
     parts = [
         {name: x.numpy() for name, x in tf.io.parse_example(some, spec).items()}
-        for some in tf.data.TFRecordDataset(path).batch(_TOGETHER)
+        for some in serialized.with_options(reading.options())
     ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in spec}
     hashes = columns.pop(_HASH)

@@ -67,6 +67,15 @@ def test_every_epoch_holds_every_record_once_in_another_order(three_files):
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
+def test_no_iterator_waits_at_its_end_for_a_thread_that_tunes_it(three_files):
+    for dataset in (
+        three_files.training(4, seed=3),
+        three_files.evaluation(4, max_batches=2),
+    ):
+        options = dataset.options()
+        assert options.autotune.enabled is False and options.deterministic
+
+
 def test_order_depends_on_the_seed_alone(three_files):
     first = numbers(three_files.training(4, seed=3), 10)
     assert numbers(three_files.training(4, seed=3), 10) == first

@@ -145,6 +145,11 @@ def test_hosts_and_replicas_share_the_same_batches(path):
     assert joined == whole
 
 
+def test_no_iterator_waits_at_its_end_for_a_thread_that_tunes_it(path):
+    dataset = Rows(path, LAYOUT).training(8, seed=3, num_batches=2)
+    assert dataset.options().autotune.enabled is False
+
+
 # --- Where each length costs something -----------------------------------------------
 
 

@@ -78,7 +78,7 @@ class _Durations:
         self._made = {}
         try:
             return (yield)
-        finally:  # its report tells another process
+        finally:  # reports carry it to the process that writes the file
             item.user_properties.append(("fixtures", self._made))
 
     @pytest.hookimpl(wrapper=True)
@@ -116,6 +116,12 @@ def _name_of(nodeid):
     return nodeid.partition("[")[0]
 
 
+def _parts_of(item):
+    """What may take its time: the test itself, and fixtures of its file."""
+    file = item.nodeid.partition("::")[0]
+    return {_name_of(item.nodeid), *(f"{file}::{name}" for name in item.fixturenames)}
+
+
 def pytest_collection_modifyitems(config, items):
     """Marks as slow what takes over a second, or needs what does, and orders the files."""
     seconds = collections.Counter(json.loads(_DURATIONS.read_text()))
@@ -126,13 +132,11 @@ def pytest_collection_modifyitems(config, items):
             (left_out if is_left_out else kept).append(item)
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
-        names = {_name_of(item.nodeid) for item in kept}
-        for name in {_name_of(item.nodeid) for item in left_out} - names:
+        used = set().union(*map(_parts_of, kept))
+        for name in set().union(*map(_parts_of, left_out)) - used:
             seconds[name.partition("::")[0]] -= seconds[name]
     for item in items:
-        module = item.nodeid.partition("::")[0]
-        needed = (f"{module}::{fixture}" for fixture in item.fixturenames)
-        if any(name in seconds for name in (_name_of(item.nodeid), *needed)):
+        if any(name in seconds for name in _parts_of(item)):
             item.add_marker("slow")
     # The longest files first: as the last, they would leave the other processes idle.
     items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])

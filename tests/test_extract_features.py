@@ -42,6 +42,7 @@ def plain(tmp_path_factory):
 # --- the release's file --------------------------------------------------------------
 
 
+@pytest.mark.without_family
 def test_features_equal_the_release(tmp_path, capsys):
     found = lines_of(run(tmp_path))
     expected = lines_of(GOLDEN / "features" / "features.jsonl")

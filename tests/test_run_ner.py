@@ -162,6 +162,7 @@ def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder, untraced):
     assert "no entity" in page and "[L" in page and "<th>probabilities</th>" in page
 
 
+@pytest.mark.without_family
 def test_evaluation_alone_knows_types_and_scheme(plain, tmp_path, untraced):
     folder = shutil.copytree(plain, tmp_path / "copy")
     trained = results(folder)

@@ -90,8 +90,8 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=tiers.cases(VERSIONS, ["v2"]))
-def served(request):
-    return Served(request.getfixturevalue("exported"), request.param)
+def served(request, exported):
+    return Served(exported, request.param)
 
 
 class Served:

@@ -79,6 +79,7 @@ class ByHand:
 # --- Runs ----------------------------------------------------------------------------
 
 
+@pytest.mark.without_family
 def test_swag_from_training_to_answers(trained):
     output = trained / "output"
     names = {path.name for path in output.iterdir() if "tfevents" not in path.name}

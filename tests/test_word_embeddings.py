@@ -96,6 +96,7 @@ def test_every_task_trains(tmp_path, untraced, name):
         jobs.run(script, given | {"do_train": True, "features": "sum_last_four"})
 
 
+@pytest.mark.without_family
 def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
     (tmp_path / "texts").write_text("a b ||| a\n")
     given = {

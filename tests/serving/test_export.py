@@ -189,6 +189,7 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     assert tf.bfloat16.as_datatype_enum in types
 
 
+@pytest.mark.without_family
 def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predictor):
     directory = exported / "output" / "export"
     assert sorted(os.listdir(directory)) == [
@@ -229,6 +230,7 @@ def test_what_an_export_holds_and_what_it_answers_to_anything(exported, predicto
         assert set(answers["predicted"].numpy()) <= {b"no", b"yes", "Straße".encode()}
 
 
+@pytest.mark.without_family
 def test_the_network_alone_takes_rows_of_any_length_and_examples(exported):
     model = tf.saved_model.load(str(exported / "output" / "export" / export.TENSORS))
     serve = model.signatures["serving_default"]

@@ -44,15 +44,9 @@ class GraphTokenizer(tf.Module, abc.ABC):
         self.second_segment = vocabulary.second_segment
         self.last_segment = vocabulary.last_segment
         self.document_first = vocabulary.document_first
-        # Traced once, for all signatures of an export. A tf.Module would save a tf.function
-        # of its own accord, but does not look into this.
-        self._encode = functools.partial(
-            tf.function(
-                self.pieces_with_offsets,
-                input_signature=[tf.TensorSpec([None], tf.string)],
-                autograph=False,
-            )
-        )
+        encode = tf.function(self.pieces_with_offsets, autograph=False)
+        # A tf.Module saves functions of its own accord, but does not look into this.
+        self._trace = functools.cache(encode.get_concrete_function)
 
     @property
     def num_special_tokens(self) -> int:
@@ -68,11 +62,13 @@ class GraphTokenizer(tf.Module, abc.ABC):
 
         Starts and ends are character offsets; see `Tokenizer.encode_with_offsets`.
         """
-        return self._encode(texts)
+        # Once, for all signatures of an export.
+        trace = self._trace(tf.TensorSpec([None], tf.string))
+        return trace(tf.convert_to_tensor(texts, tf.string))
 
     @abc.abstractmethod
     def pieces_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        """What `encode_with_offsets` returns, as it is traced."""
+        """`encode_with_offsets`, as a subclass writes it; it is traced once."""
 
     def tokens(self, ids: tf.Tensor) -> tf.Tensor:
         """int [...] -> string [...], as the vocabulary spells them."""

@@ -86,12 +86,15 @@ def test_signatures_share_what_is_traced(tmp_path):
     """And a SavedModel has it once."""
     graph = WordPieceGraph(WordPiece(vocabulary("a")), str(tmp_path))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
-    def encode(question, context):
-        ids, (_, starts, _) = graph.encode(question), graph.encode_with_offsets(context)
-        return {"ids": ids.flat_values, "starts": starts.flat_values}
+    def signature(function):
+        call = tf.function(lambda texts: function(texts).flat_values, autograph=False)
+        return call.get_concrete_function(tf.TensorSpec([None], tf.string))
 
-    tf.saved_model.save(graph, str(tmp_path / "saved"), signatures=encode)
+    signatures = {
+        "ids": signature(graph.encode),
+        "starts": signature(lambda texts: graph.encode_with_offsets(texts)[1]),
+    }
+    tf.saved_model.save(graph, str(tmp_path / "saved"), signatures=signatures)
     content = (tmp_path / "saved" / "saved_model.pb").read_bytes()
     [saved] = saved_model_pb2.SavedModel.FromString(content).meta_graphs
     ops = [n.op for f in saved.graph_def.library.function for n in f.node_def]

@@ -15,7 +15,7 @@ from training.storage.folder import Folder
 from errors import UserError
 from serving import export, quantized, speed
 from serving.predictor import Predictor
-from tests import graph_session, jobs, tiny
+from tests import graph_session, jobs, ner, tiny
 from tests.serving.texts import TINY
 
 WORDS = "the a cat dog sat ran on under mat hat red blue".split()
@@ -150,6 +150,24 @@ def test_answers_that_differ_are_not_exported(folder, monkeypatch):
     with pytest.raises(UserError, match="less than --min_agreement=0.99"):
         run(folder, do_export=True, export_precision="int8")
     assert not list((folder / "output").glob("*export*"))
+
+
+def test_labels_that_only_the_training_set_tells_are_exported_in_fewer_bits(folder):
+    shutil.rmtree(folder / "output")  # it notes the labels
+    run(folder, do_train=True, do_export=True, export_precision="int8")
+    report = json.loads((folder / "output" / "export" / "precision.json").read_text())
+    assert (report["set"], report["examples"]) == ("dev", 120)
+
+
+def test_tags_that_only_the_training_set_tells_are_exported_in_fewer_bits(
+    tmp_path, monkeypatch, untraced
+):
+    monkeypatch.setattr(speed, "measure", lambda forms, rows: dict.fromkeys(forms, 1))
+    ner.write_files(tmp_path)
+    given = {"export_precision": "int8", "min_agreement": 0.5}
+    ner.run(tmp_path, do_train=True, do_export=True, **given)
+    report = json.loads((tmp_path / "output" / "export" / "precision.json").read_text())
+    assert (report["set"], report["examples"]) == ("dev", 20)
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,13 @@ def _run(experiment: Experiment) -> None:
         *(task.eval_sets if flags.evaluates else ()),
         *(task.test_sets if flags.do_predict else ()),
     ]
-    if flags.compares:
-        _read_to_compare(experiment)
     if splits:
         experiment.log.say(f"reading {', '.join(splits)}")
     for split in splits:
         experiment.sets.examples(split)
+    if flags.compares:
+        # After the training set, which may be all that tells the labels.
+        _read_to_compare(experiment)
     trials = flags.trials
     experiment.check_batches(trials)
     is_search = flags.do_train and len(trials) > 1

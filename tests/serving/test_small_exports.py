@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import run_classifier
+import run_pretraining
 from training.storage import exported
 from training.storage.folder import Folder
 from errors import UserError
@@ -188,3 +189,19 @@ def test_tags_that_only_the_training_set_tells_are_exported_in_fewer_bits(
 def test_what_has_no_effect_or_is_missing_is_refused(folder, changes, message):
     with pytest.raises(UserError, match=message):
         run(folder, do_export=True, **changes)
+
+
+@pytest.mark.parametrize(
+    "flag", [{"export_precision": "int8"}, {"export_formats": ["onnx"]}]
+)
+@pytest.mark.parametrize("script", [run_classifier, run_pretraining])
+def test_a_kind_of_export_is_refused_where_nothing_is_exported(script, flag):
+    given = {"do_eval": True, "output_dir": "output", **flag}
+    if script is run_classifier:
+        given |= {"task_name": "custom", "data_dir": "data"}
+    else:
+        given |= {"input_file": ["records"]}
+    [name] = flag
+    message = f"--{name} has no effect without --do_export; add it, or remove --{name}"
+    with pytest.raises(UserError, match=message):
+        script.Options(**given)

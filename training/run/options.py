@@ -71,11 +71,13 @@ class RunOptions(options.Group):
         help="Type in which an export stores its weights; ONNX and LiteRT have float32, "
         "float16 and int8. A SavedModel multiplies in bfloat16 if this is bfloat16 or "
         "int8, otherwise in float32.",
+        only_for={"do_export": options.GIVEN},
     )
     export_formats: list[str] = options.field(
         [],
         help="Also write the network in any of these formats: "
         f"{', '.join(portable.FORMATS)}. Each needs its requirements/*.txt.",
+        only_for={"do_export": options.GIVEN},
     )
     eval_batch_size: int = options.field(
         8, help="Rows per evaluation batch.", at_most=options.MOST_ROWS, at_least=1

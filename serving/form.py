@@ -23,6 +23,7 @@ class Form(NamedTuple):
             pre-training; None if only fine-tuned models do.
         verdicts: (answer) -> what it decides: labels, of a closed set, and their
             probabilities if it has them; None if it decides nothing of the kind.
+        explains: whether an export that answers so can explain its answers.
     """
 
     answer: Callable[[Mapping, Mapping], dict]
@@ -32,6 +33,7 @@ class Form(NamedTuple):
     faults: Callable[[str, Sequence[str]], Iterator[str]] | None = None
     export: str | None = None
     verdicts: Callable[[Mapping], Iterator[tuple[str, float | None]]] | None = None
+    explains: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

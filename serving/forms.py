@@ -171,6 +171,7 @@ FORMS = {
         "text-classification",
         "classifies texts",
         verdicts=_verdict_of_label,
+        explains=True,
     ),
     "labels": Form(
         _labels,
@@ -178,9 +179,14 @@ FORMS = {
         "text-classification",
         "classifies texts",
         verdicts=_verdicts_of_labels,
+        explains=True,
     ),
     "number": Form(
-        _number, {"predicted": NUMBER}, "text-classification", "scores texts"
+        _number,
+        {"predicted": NUMBER},
+        "text-classification",
+        "scores texts",
+        explains=True,
     ),
     "vector": Form(
         _vector,
@@ -209,6 +215,7 @@ FORMS = {
         "question-answering",
         "answers questions about a text",
         verdicts=_verdict_of_span,
+        explains=True,
     ),
     "tags": Form(
         _tags,
@@ -216,6 +223,7 @@ FORMS = {
         "token-classification",
         "tags words",
         verdicts=_verdicts_of_words,
+        explains=True,
     ),
     "word_tags": Form(
         _word_tags,
@@ -223,6 +231,7 @@ FORMS = {
         "token-classification",
         "tags words",
         verdicts=_verdicts_of_words,
+        explains=True,
     ),
     "masks": Form(
         _masks,

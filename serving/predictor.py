@@ -238,10 +238,7 @@ class Predictor(Served):
                 "folder"
             )
         if explains and not description.get("explains"):
-            raise UserError(
-                f"{directory}: does not explain its answers; export it again with "
-                "--do_export --export_attributions"
-            )
+            raise UserError(f"{directory}: {_unexplained(description['form'])}")
         self.title = _title(os.path.dirname(path))
         self.digest = checksums.digest_of_model(description)
         if network and description.get("precision") != "float32":
@@ -292,6 +289,19 @@ class Predictor(Served):
     def dimensions(self) -> int:
         """The width of the vectors."""
         return self._serve.structured_outputs["vector"].shape[-1]
+
+
+def _unexplained(form):
+    """What to do about an export that does not explain its answers."""
+    if forms.FORMS[form].explains:
+        return (
+            "does not explain its answers; export it again with --do_export "
+            "--export_attributions"
+        )
+    return (
+        "the answers of this model cannot be explained; docs/explanations.md says which "
+        "can; leave out --explain"
+    )
 
 
 def _load(model):

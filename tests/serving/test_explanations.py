@@ -388,6 +388,17 @@ def test_a_model_without_explanations_is_refused_before_it_is_loaded(
         Predictor(folder, explains=True)
 
 
+@pytest.mark.parametrize("form", ["masks", "choice", "vector"])
+def test_a_model_that_cannot_be_explained_is_not_to_be_exported_again(tmp_path, form):
+    folder = exports.write(tmp_path, form)
+    message = (
+        "answers of this model cannot be explained; docs/explanations.md says which"
+    )
+    with pytest.raises(UserError, match=message) as refused:
+        Predictor(folder, explains=True)
+    assert "--export_attributions" not in str(refused.value)
+
+
 def test_what_cannot_be_explained_is_refused(folder):
     with pytest.raises(UserError, match="--export_attributions has no effect"):
         classifier.options(folder, "custom", do_eval=True, export_attributions=True)

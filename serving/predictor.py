@@ -470,6 +470,11 @@ def _find(directory) -> _Place:
                 folder = find_interrupted(final, names)
             if folder and exists(join(folder, DESCRIPTION)):
                 return _Place(join(folder, "text", "1"), join(folder, DESCRIPTION))
+        if not exists(directory) and not anywhere.isdir(directory):
+            raise UserError(
+                f"{directory}: there is no such file or folder; use the --output_dir of a "
+                "--do_export run"
+            )
     raise UserError(
         f"{directory}: contains no exported model ({DESCRIPTION}); use the --output_dir of "
         "a --do_export run"

@@ -314,7 +314,7 @@ def test_refused_flags(tmp_path, name):
 
 
 RERANKERS = {
-    "none": ({}, "contains no exported model"),
+    "none": ({}, "rater: there is no such file or folder"),
     "another form": (
         {"form": "vector", "inputs": {"text": "text"}},
         "with the form vector; reranking needs a classifier",

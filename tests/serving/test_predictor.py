@@ -306,7 +306,8 @@ def leave_out(*names):
             "(it is damaged or was changed); export the model again",
         ),
         (leave_out("checksum", "checksums"), "(it is damaged or was changed)"),
-        (shutil.rmtree, "contains no exported model (export.json)"),
+        (lambda x: (x / "export.json").unlink(), "contains no exported model (export"),
+        (shutil.rmtree, "there is no such file or folder; use the --output_dir of a"),
     ],
 )
 def test_what_is_no_whole_export(copied, spoil, message):

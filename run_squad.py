@@ -190,20 +190,16 @@ class Squad(ServedTask):
         self.document = functools.cache(
             lambda context: answer_spans.Document(tokenizer, context)
         )
-        self._warn_of_borders()
 
-    def _warn_of_borders(self):
+    def warnings(self):
         lengths = self.lengths
         if not lengths.always_overlap:
-            logging.warning(
-                "--doc_stride=%d: windows of %d tokens or fewer do not overlap (they have "
-                "%d to %d: --max_seq_length minus the question minus 3), so no window "
-                "contains an answer across a border; lower --doc_stride or raise "
-                "--max_seq_length",
-                lengths.doc_stride,
-                lengths.doc_stride,
-                lengths.window(lengths.max_query_length),
-                lengths.window(0),
+            yield (
+                f"--doc_stride={lengths.doc_stride}: windows of {lengths.doc_stride} "
+                "tokens or fewer do not overlap (they have "
+                f"{lengths.window(lengths.max_query_length)} to {lengths.window(0)}: "
+                "--max_seq_length minus the question minus 3), so no window contains an "
+                "answer across a border; lower --doc_stride or raise --max_seq_length"
             )
 
     def settings(self):

@@ -91,6 +91,8 @@ def _run(experiment: Experiment) -> None:
         *(task.eval_sets if flags.evaluates else ()),
         *(task.test_sets if flags.do_predict else ()),
     ]
+    for warning in task.warnings():
+        experiment.log.say(f"warning: {warning}")
     if splits:
         experiment.log.say(f"reading {', '.join(splits)}")
     for split in splits:

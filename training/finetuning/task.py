@@ -138,6 +138,10 @@ class Task(abc.ABC):
         pad_id = self.tokenizer.vocabulary.pad_id
         return Layout(max_seq_length, labels=self.fields, pad_id=pad_id)
 
+    def warnings(self) -> Iterable[str]:
+        """Lines for the log about flags that may not do what a user expects."""
+        return ()
+
     def part(self, split: str, examples: list, most: int) -> tuple[str, list]:
         """A part of a set that can be scored by itself: the name of this set, and its
         examples, at most about `most`.

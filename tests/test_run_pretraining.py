@@ -362,6 +362,14 @@ def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, mess
     assert not list(tmp_path.glob("output/model.ckpt*"))
 
 
+def test_an_export_without_records_does_not_say_that_it_reads_any(tmp_path, capsys):
+    given = {"do_train": False, "do_export": True, "input_file": []}
+    given["vocab_file"] = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
+    with pytest.raises(UserError, match="contains no checkpoint"):
+        run(tmp_path, **given)
+    assert "reading" not in capsys.readouterr().out
+
+
 def test_what_a_terminated_run_has_learned_is_not_lost(
     tmp_path, capsys, monkeypatch, untraced
 ):

@@ -64,7 +64,8 @@ def pretrain(flags: PretrainingOptions) -> None:
     strategy = flags.strategy()
     _check_devices(flags, config, objective.state, strategy.num_replicas_in_sync)
     log = _make_log(flags, folder, strategy)
-    log.say(f"reading {len(records.files)} file(s) of records")
+    if records.files:  # an export needs none
+        log.say(f"reading {len(records.files)} file(s) of records")
     inputs = pretraining_records.read(model, records, tokenizer, mixtures)
     flags = model.flags
     inputs = _complete(inputs, flags, mixtures, teacher, strategy)

@@ -266,6 +266,7 @@ def _teacher_flags(flags: FineTuningOptions, state):
         do_eval=flags.evaluates,
         do_predict=False,
         do_export=not flags.evaluates,  # something must be asked for; this needs no set
+        export_attributions=False,
         export_formats=[],
         export_precision="float32",
         min_agreement=FineTuningOptions.min_agreement,

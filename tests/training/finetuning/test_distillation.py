@@ -139,6 +139,14 @@ def test_a_teacher_decides_on_text_and_network_and_the_student_on_rows(files):
     assert (asked.labels, asked.train_file) == (given.labels, given.train_file)
 
 
+def test_a_student_may_be_evaluated_and_exported_with_explanations(files):
+    kinds = dict.fromkeys(("do_train", "do_eval", "do_export"), True)
+    explained = files.given(**kinds, export_attributions=True)
+    for given in (explained, files.given(**kinds, export_precision="int8")):
+        asked = teacher._teacher_flags(files.kind.script.Options(**given), {})
+        assert (asked.do_eval, asked.do_export) == (True, False)
+
+
 def test_a_teacher_that_reads_another_vocabulary_is_another_teacher(files):
     """Also if nothing next to its weights notes which one it was trained with."""
     bare = files.folder / "bare"

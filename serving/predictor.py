@@ -238,7 +238,7 @@ class Predictor(Served):
                 "folder"
             )
         if explains and not description.get("explains"):
-            raise UserError(f"{directory}: {_unexplained(description['form'])}")
+            raise UserError(f"{directory}: {_no_explanation(description['form'])}")
         self.title = _title(os.path.dirname(path))
         self.digest = checksums.digest_of_model(description)
         if network and description.get("precision") != "float32":
@@ -291,7 +291,7 @@ class Predictor(Served):
         return self._serve.structured_outputs["vector"].shape[-1]
 
 
-def _unexplained(form):
+def _no_explanation(form):
     """What to do about an export that does not explain its answers."""
     if forms.FORMS[form].explains:
         return (

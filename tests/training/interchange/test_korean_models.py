@@ -121,7 +121,15 @@ def answers_pairs(tmp_path, folder):
     run(tmp_path, "klue_nli", do_train=True, do_eval=True, **own)
 
 
-@pytest.mark.parametrize("name", tiers.cases(MODELS, ["KLUE-RoBERTa", "KoELECTRA"]))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KLUE-BERT",
+        "KcBERT",
+        pytest.param("KoELECTRA", marks=tiers.of_family("electra")),
+        pytest.param("KLUE-RoBERTa", marks=tiers.of_family("roberta")),
+    ],
+)
 def test_a_published_folder_is_all_that_is_needed(tmp_path, untraced, name):
     values, tokenizer_config, special = MODELS[name]
     tokens = [*special, *PIECES]
@@ -166,6 +174,7 @@ def kobert(tmp_path):
     return tmp_path
 
 
+@tiers.of_family("xlnet")  # whose name for tokenizers KoBERT's folder has
 def test_kobert_reads_its_sentencepiece_model(kobert, untraced):
     tokenizer = TokenizerOptions().load_tokenizer(str(kobert / "theirs"))
     vocabulary = tokenizer.vocabulary

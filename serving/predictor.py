@@ -470,15 +470,11 @@ def _find(directory) -> _Place:
                 folder = find_interrupted(final, names)
             if folder and exists(join(folder, DESCRIPTION)):
                 return _Place(join(folder, "text", "1"), join(folder, DESCRIPTION))
-        if not exists(directory) and not anywhere.isdir(directory):
-            raise UserError(
-                f"{directory}: there is no such file or folder; use the --output_dir of a "
-                "--do_export run"
-            )
-    raise UserError(
-        f"{directory}: contains no exported model ({DESCRIPTION}); use the --output_dir of "
-        "a --do_export run"
-    )
+        is_there = exists(directory) or anywhere.isdir(directory)
+    found = f"contains no exported model ({DESCRIPTION})"
+    if not is_there:
+        found = "there is no such file or folder"
+    raise UserError(f"{directory}: {found}; use the --output_dir of a --do_export run")
 
 
 def find_interrupted(final: str, names: Iterable[str]) -> str | None:

@@ -252,6 +252,16 @@ def test_workers_that_write_records_load_no_tensorflow():
     assert not loaded & {"tensorflow", "keras", "jax"}
 
 
+def test_no_case_waits_for_a_relative_that_is_nowhere():
+    """It would be skipped everywhere."""
+    asked = set()
+    for path in (tests.ROOT / "tests").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        asked.update(re.findall(r'tiers\.of_family\("(\w+)"\)', text))
+    known = importlib.import_module("family").PACKAGES
+    assert asked and {f"family.{name}" for name in asked} <= set(known)
+
+
 ROWS = ("instances", "inspectors", "row_options", "tokenizers", "forms")
 
 

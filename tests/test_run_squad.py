@@ -60,12 +60,17 @@ def copy(trained, tmp_path):
 
 
 def rows_are_made(folder, **changes):
-    """Reads the training file and makes its rows, as a run does before it trains."""
+    """Reads the training file and makes its rows, as a run does before it trains.
+
+    Returns:
+        of what the run warns.
+    """
     given = run_squad.Options(**flags(folder, do_train=True, **changes))
     model = TrainableModel(given)
     experiment = Experiment(run_squad.make(model), model)
     with contextlib.closing(experiment.sets):
         experiment.read(["train"])
+    return [*experiment.task.warnings()]
 
 
 def contexts(content):
@@ -273,7 +278,7 @@ def test_windows_that_may_not_overlap_are_said(
     said = f" warning: --doc_stride={doc_stride}: windows of {doc_stride} tokens or"
     assert capsys.readouterr().out.count(said) == (doc_stride > 15)
     assert read(copy, "predictions.json")["q"] in text
-    rows_are_made(copy, doc_stride=doc_stride)
+    assert len(rows_are_made(copy, doc_stride=doc_stride)) == (doc_stride > 15)
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "train: 1 exa" in x)
     assert f", {rows} rows" in line
     assert ("1 answers not in any window" in line) == (lost == 1)

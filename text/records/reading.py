@@ -414,8 +414,8 @@ def options() -> tf.data.Options:
     """How datasets are read: in their order, and as each host divides them itself."""
     options = tf.data.Options()
     options.deterministic = True
-    # Its thread may miss that an iterator ends, which then waits for it, in every fifth
-    # case, for as long as it was used or for a minute (TensorFlow 2.21). Without it,
+    # The thread that tunes may miss the end of an iterator, which then waits for it, one in
+    # five for as long as it was used, up to a minute (TensorFlow 2.21). Without tuning,
     # num_parallel_calls=AUTOTUNE means as many as there are cores, 16 at most.
     options.autotune.enabled = False
     # Every host slices batches itself (Part).

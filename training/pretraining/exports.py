@@ -192,7 +192,9 @@ class MasksExport(TextExport):
         }
 
     @property
-    def more(self):
+    def more(
+        self,
+    ):  # runs the network, which what a small export is compared with need not
         return {"vectors": (self._serve_vectors, self._vectors())}
 
     def network(self):
